@@ -32,9 +32,15 @@ def append(log: Log, count: int = 1, size: int = 200) -> None:
         append_one(log, batch(bytes(size)))
 
 
-def started(*paths: Path, clock: FakeClock | None = None, **options: object) -> LogManager:
-    manager = LogManager([str(path) for path in paths], Files(), clock or FakeClock(), **options)  # type: ignore[arg-type]
+def started(
+    *paths: Path,
+    clock: FakeClock | None = None,
+    files: Files | None = None,
+    config: LogConfig = CONFIG,
+    **options: object,
+) -> LogManager:
+    manager = LogManager([str(path) for path in paths], files or Files(), clock or FakeClock(), **options)  # type: ignore[arg-type]
     manager.lock()
     manager.claim("cluster", 1)
-    manager.load(config_for)
+    manager.load(lambda topic: config)
     return manager

@@ -31,22 +31,14 @@ from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.turns import at_once
 from kafkad.wire.control import ControlRecord, build_marker
-from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
 from tests.log.conftest import Home, append, batch, pieces_of, records
-from tests.log.managers import forget_predecessors
-
-TOPIC_ID = bytes(range(16))
-CONFIG = LogConfig(segment_bytes=4096, index_interval_bytes=300)
-T0 = TopicPartition("t", 0)
+from tests.log.managers import CONFIG, T0, TOPIC_ID, forget_predecessors, started
 
 
-def started(tmp_path: Path, names: str = "ab", files: Files | None = None) -> LogManager:
-    manager = LogManager([str(tmp_path / name) for name in names], files or Files(), FakeClock())
-    manager.lock()
-    manager.claim("cluster", 1)
-    manager.load(lambda topic: CONFIG)
-    return manager
+def opened(tmp_path: Path, names: str = "ab", files: Files | None = None) -> LogManager:
+    """A manager of those of the directories a and b that are named by their letters."""
+    return started(*(tmp_path / name for name in names), files=files)
 
 
 def filled(manager: LogManager, tmp_path: Path, count: int = 30) -> Log:
@@ -54,6 +46,18 @@ def filled(manager: LogManager, tmp_path: Path, count: int = 30) -> Log:
     for n in range(count):
         append(log, batch(b"%d" % n + bytes(200)), epoch=n // 10)
     return log
+
+
+def ready(
+    tmp_path: Path, count: int = 30, *, files: Files | None = None, flushed: bool = False
+) -> tuple[LogManager, Log, Moves]:
+    """A replica with so many records, and a move of it whose copy has them all."""
+    manager = opened(tmp_path, files=files)
+    log = filled(manager, tmp_path, count)
+    moves = copied(manager, tmp_path)
+    if flushed:
+        future_of(moves).flush()
+    return manager, log, moves
 
 
 class BadDisk:
@@ -85,10 +89,10 @@ def copied(manager: LogManager, tmp_path: Path) -> Moves:
     return moves
 
 
-def flush_copy(moves: Moves) -> None:
+def future_of(moves: Moves) -> Log:
     future = moves.future(T0)
     assert future is not None
-    future.flush()
+    return future
 
 
 def finished(moves: Moves) -> Log | None:
@@ -105,11 +109,8 @@ def partition_names(path: Path) -> list[str]:
 
 
 def test_what_a_replica_loses_of_its_beginning_goes_from_the_copy_in_pieces(tmp_path: Path) -> None:
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path, 400)
-    moves = copied(manager, tmp_path)
-    future = moves.future(T0)
-    assert future is not None
+    manager, log, moves = ready(tmp_path, 400)
+    future = future_of(moves)
     assert len(future.segments) > 16
     log.increment_start_offset(log.end_offset)
     count, _ = pieces_of(moves.drop_beginning(T0))
@@ -119,7 +120,7 @@ def test_what_a_replica_loses_of_its_beginning_goes_from_the_copy_in_pieces(tmp_
 
 
 def test_a_replica_moves_while_it_is_written_to(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = filled(manager, tmp_path)
     log.increment_start_offset(2)
     before = records(log)
@@ -146,7 +147,7 @@ def test_a_replica_moves_while_it_is_written_to(tmp_path: Path) -> None:
     append(moved, batch(b"after"), epoch=2)
     manager.close()
     assert check(moved.directory) == []
-    again = started(tmp_path)
+    again = opened(tmp_path)
     assert (again.logs[T0].start_offset, again.logs[T0].cleaned_until) == (2, 7)
     assert records(again.logs[T0]) == records(moved)
     again.close()
@@ -166,7 +167,7 @@ def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The old replica is marked as replaced: whatever came to it from now on would be gone with the next restart."""
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = filled(manager, tmp_path)
     log.cleaned_until = 7
     for write in manager.collect_cleaned_offsets():
@@ -186,7 +187,7 @@ def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
 
 def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_path: Path) -> None:
     """With what the checkpoints say of it: records that were deleted do not come back."""
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = filled(manager, tmp_path)
     log.increment_start_offset(2)
     log.cleaned_until = 7
@@ -205,7 +206,7 @@ def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_p
     manager.close()
     (tmp_path / "b").rename(tmp_path / "broken")
     (tmp_path / "b").mkdir()
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     found = manager.get(T0)
     assert found is not None
     assert records(found) == before
@@ -229,10 +230,14 @@ class AtTheLimit(Files):
         return super().open_log_file(path, flags)
 
 
-@pytest.mark.parametrize("stop", ["clean", "crash", "clean, and without file descriptors at the start"])
-def test_an_old_replica_that_is_used_again_knows_its_producers(tmp_path: Path, stop: str) -> None:
+@pytest.mark.parametrize(
+    ("is_clean", "left"),
+    [(True, inf), (False, inf), (True, 0)],
+    ids=["clean", "crash", "clean, and without file descriptors at the start"],
+)
+def test_an_old_replica_that_is_used_again_knows_its_producers(tmp_path: Path, is_clean: bool, left: float) -> None:
     """No stop has closed it, and nothing but its records tells of them."""
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
     manager.create(TopicPartition("t", 1), TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
     append(log, batch(b"of a transaction that is open", producer_id=8, producer_epoch=0, transactional=True))
@@ -241,22 +246,22 @@ def test_an_old_replica_that_is_used_again_knows_its_producers(tmp_path: Path, s
     log.flush()
     assert copied(manager, tmp_path).finish(T0) is not None
     manager.fail(StorageError(str(tmp_path / "b"), "it is gone"))
-    if stop == "crash":
+    if is_clean:
+        manager.close()
+    else:
         for write in manager.collect_recovery_points():
             write.write()
         manager.directories[0].release()
-    else:
-        manager.close()
     (tmp_path / "b").rename(tmp_path / "broken")
     (tmp_path / "b").mkdir()
-    disk = AtTheLimit(tmp_path / "a" / "t-0", 0 if "without file descriptors" in stop else inf)
-    manager = started(tmp_path, files=disk)
-    if not disk.left:
+    disk = AtTheLimit(tmp_path / "a" / "t-0", left)
+    manager = opened(tmp_path, files=disk)
+    if not left:
         assert manager.get(T0) is None
         disk.left = inf
         manager.create(T0, TOPIC_ID, CONFIG)
     [directory, _] = manager.directories
-    assert directory.was_clean is (stop != "crash"), "the other logs there need not be checked"
+    assert directory.was_clean is is_clean, "the other logs there need not be checked"
     found = manager.logs[T0]
     assert found.producers.first_unstable_offset(found.end_offset) == 0
     with pytest.raises(DuplicateBatch):
@@ -268,7 +273,7 @@ def test_an_old_replica_that_is_used_again_knows_its_producers(tmp_path: Path, s
 def test_a_topic_that_is_deleted_before_the_old_replica_is_put_away_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     filled(manager, tmp_path)
     moved = copied(manager, tmp_path).finish(T0)
     assert moved is not None
@@ -281,16 +286,13 @@ def test_a_topic_that_is_deleted_before_the_old_replica_is_put_away_does_not_com
     assert not [name for name in partition_names(tmp_path / "a") if not name.endswith("-delete")]
     moved.put_away()
     manager.close()
-    assert started(tmp_path).get(T0) is None
+    assert opened(tmp_path).get(T0) is None
 
 
 def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_as_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
-    flush_copy(moves)
+    manager, log, moves = ready(tmp_path, flushed=True)
     disk = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
     with pytest.raises(StorageError):
         moves.finish(T0)
@@ -311,10 +313,7 @@ def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_for_want_of_fi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
     disk = AtTheLimit(tmp_path / "a" / "t-0")
-    manager = started(tmp_path, files=disk)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
-    flush_copy(moves)
+    manager, log, moves = ready(tmp_path, files=disk, flushed=True)
     disk.left = left
     target = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
     with pytest.raises(StorageError) as refused:
@@ -331,9 +330,7 @@ def test_a_replica_that_stays_marked_as_replaced_takes_nothing_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came to it would be gone with the next restart."""
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
+    manager, log, moves = ready(tmp_path)
     BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
     BadDisk(tmp_path / "a" / "t-0", "unlink", errno.EDQUOT, monkeypatch)
     with pytest.raises(StorageError) as refused:
@@ -346,12 +343,12 @@ def test_a_replica_that_stays_marked_as_replaced_takes_nothing_any_more(
 
 def test_a_replica_that_was_in_use_and_marked_as_replaced_is_not_marked_after_a_clean_start(tmp_path: Path) -> None:
     """As earlier versions could leave one."""
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = filled(manager, tmp_path)
     mark = Path(log.directory) / MOVED
     mark.touch()
     manager.close()
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     assert not mark.exists()
     assert manager.logs[T0].end_offset == 30
     manager.close()
@@ -360,10 +357,7 @@ def test_a_replica_that_was_in_use_and_marked_as_replaced_is_not_marked_after_a_
 def test_a_copy_is_used_from_its_renaming_on_and_the_other_stays_until_the_disk_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
-    flush_copy(moves)
+    manager, log, moves = ready(tmp_path, flushed=True)
     moved = moves.finish(T0)
     assert moved is not None
     assert manager.get(T0) is moved.log
@@ -382,15 +376,12 @@ def test_a_copy_is_used_from_its_renaming_on_and_the_other_stays_until_the_disk_
     assert moved.log.durability.placed
     assert [name.endswith("-delete") for name in partition_names(tmp_path / "a")] == [True]
     manager.close()
-    assert started(tmp_path).logs[T0].end_offset == 31
+    assert opened(tmp_path).logs[T0].end_offset == 31
 
 
 def test_an_exchange_waits_for_three_fsyncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the records that have come since the copy was flushed, of the mark in the old replica, and of the new name."""
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path, 20)
-    moves = copied(manager, tmp_path)
-    flush_copy(moves)
+    manager, log, moves = ready(tmp_path, 20, flushed=True)
     append(log, batch(b"late"), epoch=9)
     copy_all(moves)
     synced: list[int] = []
@@ -405,27 +396,23 @@ def test_an_exchange_waits_for_three_fsyncs(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_replaced_replica_that_is_used_again_is_not_marked_any_more(tmp_path: Path) -> None:
     """Its copy is on a disk that failed before it was put away. When that comes back, the copy lacks records."""
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
+    manager, log, moves = ready(tmp_path)
     assert moves.finish(T0) is not None
     manager.close()
     (tmp_path / "b").rename(tmp_path / "away")
     (tmp_path / "b").mkdir()
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     append(manager.logs[T0], batch(b"late"), epoch=2)
     assert not (Path(log.directory) / MOVED).exists()
     manager.close()
     shutil.rmtree(tmp_path / "b")
     (tmp_path / "away").rename(tmp_path / "b")
     with pytest.raises(DuplicatePartitionError):
-        started(tmp_path)
+        opened(tmp_path)
 
 
 def test_a_replica_is_not_marked_for_want_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
+    manager, log, moves = ready(tmp_path)
 
     def fail(future: Log, directory: str) -> None:
         raise MemoryError
@@ -440,7 +427,7 @@ def test_a_replica_is_not_marked_for_want_of_memory(tmp_path: Path, monkeypatch:
 
 
 def test_a_replica_does_not_move_to_where_another_of_its_name_is_in_the_way(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = filled(manager, tmp_path)
     (tmp_path / "b" / "t-0").mkdir()
     with pytest.raises(KafkaError, match="in the way") as refused:
@@ -451,17 +438,16 @@ def test_a_replica_does_not_move_to_where_another_of_its_name_is_in_the_way(tmp_
 
 
 def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     filled(manager, tmp_path)
     moves = Moves(manager)
     moves.start(T0, str(tmp_path / "b"))
     moves.step(T0, 3000)
     manager.close()
-    again = started(tmp_path)
+    again = opened(tmp_path)
     moves = Moves(again)
     assert moves.under_way(again.directories[1]) == [T0]
-    future = moves.future(T0)
-    assert future is not None
+    future = future_of(moves)
     assert 0 < future.end_offset < 30
     copy_all(moves)
     moved = finished(moves)
@@ -472,17 +458,14 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_crash_in_the_middle_of_the_exchange_leaves_one_replica(tmp_path: Path, renamed: bool) -> None:
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
-    future = moves.future(T0)
-    assert future is not None
+    manager, log, moves = ready(tmp_path)
+    future = future_of(moves)
     (Path(log.directory) / MOVED).touch()
     if renamed:
         os.rename(future.directory, tmp_path / "b" / "t-0")
     for directory in manager.live:
         directory.release()
-    again = started(tmp_path)
+    again = opened(tmp_path)
     assert again.logs[T0].directory == str(tmp_path / ("b" if renamed else "a") / "t-0")
     assert [record.offset for record in records(again.logs[T0])] == list(range(30))
     assert len(partition_names(tmp_path / "a")) == 1
@@ -490,15 +473,12 @@ def test_a_crash_in_the_middle_of_the_exchange_leaves_one_replica(tmp_path: Path
 
 
 def test_a_copy_follows_when_its_replica_is_cut_back_or_emptied(tmp_path: Path) -> None:
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
+    manager, log, moves = ready(tmp_path)
     truncate_to(log, 15)
     for n in range(20):
         append(log, batch(b"new %d" % n), epoch=7)
     copy_all(moves)
-    future = moves.future(T0)
-    assert future is not None
+    future = future_of(moves)
     assert records(future) == records(log)
     log.truncate_fully_at(100)
     append(log, batch(b"anew"), epoch=8)
@@ -515,7 +495,7 @@ def test_a_copy_gives_up_an_epoch_that_its_replica_has_lost_to_an_earlier_one(
     tmp_path: Path, later: list[int], restarted: bool
 ) -> None:
     """It led for a moment, and follows one whose records of the epoch before go on further."""
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
     for epoch in (3, 4, 5):
         for n in range(10):
@@ -527,7 +507,7 @@ def test_a_copy_gives_up_an_epoch_that_its_replica_has_lost_to_an_earlier_one(
             append(log, batch(b"%d more in %d" % (n, epoch)), epoch=epoch)
     if restarted:
         manager.close()
-        manager = started(tmp_path)
+        manager = opened(tmp_path)
         log, moves = manager.logs[T0], Moves(manager)
     before = records(log)
     copy_all(moves)
@@ -539,7 +519,7 @@ def test_a_copy_gives_up_an_epoch_that_its_replica_has_lost_to_an_earlier_one(
 
 
 def test_a_producer_that_outlives_its_topic_goes_on_in_a_copy_of_the_next_one(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     filled(manager, tmp_path)
     manager.delete(T0)
     filled(manager, tmp_path)
@@ -550,7 +530,7 @@ def test_a_producer_that_outlives_its_topic_goes_on_in_a_copy_of_the_next_one(tm
 
 
 def test_a_copy_remembers_no_transactions_that_readers_of_its_replica_have_passed(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
     for sequence in range(3):
         of_producer: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0}
@@ -560,8 +540,7 @@ def test_a_copy_remembers_no_transactions_that_readers_of_its_replica_have_passe
     moves.start(T0, str(tmp_path / "b"))
     while not moves.step(T0, high_watermark=4).caught_up:
         pass
-    future = moves.future(T0)
-    assert future is not None
+    future = future_of(moves)
     assert future.first_unstable_offset(0) == 4
     manager.close()
 
@@ -571,8 +550,7 @@ def half_copied(manager: LogManager, tmp_path: Path) -> Log:
     log = filled(manager, tmp_path, 100)
     moves = Moves(manager)
     moves.start(T0, str(tmp_path / "b"))
-    future = moves.future(T0)
-    assert future is not None
+    future = future_of(moves)
     while future.end_offset < log.end_offset // 2:
         moves.step(T0, 1000)
     assert len(future.segments) > 2
@@ -580,7 +558,7 @@ def half_copied(manager: LogManager, tmp_path: Path) -> Log:
 
 
 def test_a_copy_under_way_loses_what_its_replica_loses_and_no_more(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     future = half_copied(manager, tmp_path)
     end, path = future.end_offset, Path(future.directory)
     manager.logs[T0].update_config(replace(CONFIG, retention_ms=-1))
@@ -602,7 +580,7 @@ def test_a_copy_under_way_loses_what_its_replica_loses_and_no_more(tmp_path: Pat
 
 
 def test_what_a_copy_has_of_full_segments_is_flushed_while_it_grows(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     future = half_copied(manager, tmp_path)
     [to_flush] = filter(None, manager.flush_pass(manager.directories[1]))
     assert to_flush is future
@@ -612,13 +590,12 @@ def test_what_a_copy_has_of_full_segments_is_flushed_while_it_grows(tmp_path: Pa
 
 
 def test_producers_of_a_copy_expire_as_those_of_its_replica(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     manager.expire_producers_after(1_000)
     log = filled(manager, tmp_path)
     sent = {"producer_epoch": 0, "base_sequence": 0, "timestamp": manager.clock.now_ms()}
     append(log, batch(b"x", producer_id=7, **sent), epoch=2)
-    future = copied(manager, tmp_path).future(T0)
-    assert future is not None
+    future = future_of(copied(manager, tmp_path))
     manager.clock.advance(1_000)  # type: ignore[attr-defined]
     assert list(manager.producer_expiry_pass()) == [1, 1]
     manager.expire_producers_after(5_000)
@@ -627,7 +604,7 @@ def test_producers_of_a_copy_expire_as_those_of_its_replica(tmp_path: Path) -> N
 
 
 def test_of_many_small_batches_a_step_copies_some(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
     for _ in range(1_500):
         append(log, batch(b"."))
@@ -636,8 +613,7 @@ def test_of_many_small_batches_a_step_copies_some(tmp_path: Path) -> None:
         append(log, batch(b"."))
     moves = Moves(manager)
     moves.start(T0, str(tmp_path / "b"))
-    future = moves.future(T0)
-    assert future is not None
+    future = future_of(moves)
     ends = [0]
     while not moves.step(T0).caught_up:
         ends.append(future.end_offset)
@@ -647,7 +623,7 @@ def test_of_many_small_batches_a_step_copies_some(tmp_path: Path) -> None:
 
 
 def test_a_replica_that_begins_in_the_middle_of_a_batch_moves(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
     for _ in range(3):
         append(log, batch(*(b"%d" % n for n in range(10))))
@@ -658,7 +634,7 @@ def test_a_replica_that_begins_in_the_middle_of_a_batch_moves(tmp_path: Path) ->
     assert moved is not None
     assert records(moved) == before
     manager.close()
-    again = started(tmp_path)
+    again = opened(tmp_path)
     assert (again.logs[T0].start_offset, again.logs[T0].end_offset) == (13, 30)
     again.close()
 
@@ -667,7 +643,7 @@ def test_a_replica_that_begins_in_the_middle_of_a_batch_moves(tmp_path: Path) ->
 def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path, count: int) -> None:
     """Kafka's cleaner, before it kept the last batch of each round, left such a gap before an empty segment: also in
     place of all records of an epoch."""
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = filled(manager, tmp_path, count)
     log.roll()
     manager.close()
@@ -675,7 +651,7 @@ def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path, c
     os.truncate(closed, closed.stat().st_size // count * 5)
     for suffix in (".index", ".timeindex"):
         closed.with_suffix(suffix).unlink()
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = manager.logs[T0]
     assert (len(records(log)), log.end_offset) == (5, count)
     moves = copied(manager, tmp_path)
@@ -686,31 +662,27 @@ def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path, c
     moved = finished(moves)
     assert moved is not None
     manager.close()
-    found = started(tmp_path).logs[T0]
+    found = opened(tmp_path).logs[T0]
     assert (found.start_offset, found.end_offset) == (0, count + 1)
     assert records(found) == before
 
 
 def test_an_epoch_in_which_nobody_has_produced_yet_moves_along(tmp_path: Path) -> None:
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
+    manager, log, moves = ready(tmp_path)
     log.assign_epoch(7, log.end_offset)
     assert moves.step(T0).caught_up
     moved = finished(moves)
     assert moved is not None
     assert (moved.epochs.entries, moved.last_epoch) == ([(0, 0), (1, 10), (2, 20), (7, 30)], 7)
     manager.close()
-    assert started(tmp_path).logs[T0].epochs.latest == 7
+    assert opened(tmp_path).logs[T0].epochs.latest == 7
 
 
 def test_an_epoch_that_the_replica_forgot_before_the_move_could_end_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The epoch before it kept its name and lost its beginning: a leader would not have seen where others part."""
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
+    _, log, moves = ready(tmp_path)
     before = log.epochs.entries
     log.assign_epoch(7, log.end_offset)
     disk = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
@@ -724,11 +696,10 @@ def test_an_epoch_that_the_replica_forgot_before_the_move_could_end_is_forgotten
 
 
 def test_what_is_damaged_of_a_copy_is_copied_again(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     before = records(filled(manager, tmp_path))
     moves = copied(manager, tmp_path)
-    future = moves.future(T0)
-    assert future is not None
+    future = future_of(moves)
     with open(future.segments[0].path(".log"), "r+b") as file:
         file.seek(1_000)
         file.write(b"!")
@@ -745,7 +716,7 @@ def test_what_is_damaged_of_a_copy_is_copied_again(tmp_path: Path) -> None:
 
 
 def test_a_move_back_or_elsewhere_gives_up_the_one_under_way(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     log = filled(manager, tmp_path)
     moves = Moves(manager)
     moves.start(T0, str(tmp_path / "b"))
@@ -763,11 +734,9 @@ def test_a_move_back_or_elsewhere_gives_up_the_one_under_way(tmp_path: Path) -> 
 
 def test_a_replica_that_is_made_where_its_copy_was_growing_gives_that_up(tmp_path: Path) -> None:
     """The disk that it was moved away from has died and is named in `log.dirs` no more."""
-    manager = started(tmp_path)
-    filled(manager, tmp_path)
-    copied(manager, tmp_path)
+    manager, _, _ = ready(tmp_path)
     manager.close()
-    manager = started(tmp_path, "b")
+    manager = opened(tmp_path, "b")
     forget_predecessors(manager, T0)
     append(manager.create(T0, TOPIC_ID, CONFIG, is_new=False), batch(b"anew"), epoch=9)
     moves = Moves(manager)
@@ -778,12 +747,12 @@ def test_a_replica_that_is_made_where_its_copy_was_growing_gives_that_up(tmp_pat
 
 
 def test_a_copy_beside_its_replica_is_put_away_at_the_start(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     before = records(filled(manager, tmp_path))
     copied(manager, tmp_path)
     manager.close()
     shutil.move(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     assert Moves(manager).future(T0) is None
     assert manager.live == manager.directories
     assert records(manager.logs[T0]) == before
@@ -794,13 +763,11 @@ def test_a_copy_beside_its_replica_is_put_away_at_the_start(tmp_path: Path) -> N
 def test_a_copy_beside_its_replica_that_cannot_be_put_away_is_no_move(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = started(tmp_path)
-    filled(manager, tmp_path)
-    copied(manager, tmp_path)
+    manager, _, _ = ready(tmp_path)
     manager.close()
     shutil.move(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
     BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     assert Moves(manager).future(T0) is not None
     assert Moves(manager).under_way(manager.directories[1]) == []
     assert manager.live == manager.directories
@@ -809,42 +776,35 @@ def test_a_copy_beside_its_replica_that_cannot_be_put_away_is_no_move(
 def test_a_disk_that_fails_when_a_copy_beside_its_replica_is_put_away_ends_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = started(tmp_path)
-    filled(manager, tmp_path)
-    copied(manager, tmp_path)
+    manager, _, _ = ready(tmp_path)
     for topic in "su":
         manager.create(TopicPartition(topic, 0), bytes(15) + topic.encode(), CONFIG, directory=str(tmp_path / "b"))
     manager.close()
     shutil.move(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
     BadDisk(tmp_path / "b", "rename", errno.EIO, monkeypatch)
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     assert [directory.path for directory in manager.live] == [str(tmp_path / "a")]
     assert manager.get(T0) is None
 
 
 def test_a_copy_of_an_earlier_topic_of_that_name_is_put_away(tmp_path: Path) -> None:
     """The topic was deleted while the directory of the copy was away."""
-    manager = started(tmp_path)
-    filled(manager, tmp_path)
-    copied(manager, tmp_path)
+    manager, _, _ = ready(tmp_path)
     manager.close()
-    manager = started(tmp_path, "a")
+    manager = opened(tmp_path, "a")
     manager.delete(T0)
     forget_predecessors(manager, T0)
     manager.create(T0, bytes(16 * [7]), CONFIG)
     manager.close()
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     assert Moves(manager).under_way(manager.directories[1]) == []
     assert [name.endswith("-delete") for name in partition_names(tmp_path / "b")] == [True]
     manager.close()
 
 
 def test_a_move_that_is_given_up_while_its_copy_is_flushed_costs_no_directory(tmp_path: Path) -> None:
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
-    future = moves.future(T0)
-    assert future is not None
+    manager, log, moves = ready(tmp_path)
+    future = future_of(moves)
     flush = future.start_flush()
     moves.start(T0, str(tmp_path / "a"))
     flush.sync()
@@ -854,7 +814,7 @@ def test_a_move_that_is_given_up_while_its_copy_is_flushed_costs_no_directory(tm
 
 
 def test_a_topic_whose_name_is_too_long_for_a_copy_stays_and_costs_no_directory(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     long = TopicPartition("n" * 249, 0)
     log = manager.create(long, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
     with pytest.raises(KafkaError) as refused:
@@ -866,7 +826,7 @@ def test_a_topic_whose_name_is_too_long_for_a_copy_stays_and_costs_no_directory(
 
 
 def test_what_kafka_answers_when_there_is_nothing_to_move(tmp_path: Path) -> None:
-    manager = started(tmp_path)
+    manager = opened(tmp_path)
     moves = Moves(manager)
     with pytest.raises(KafkaError) as nowhere:
         moves.start(T0, "/nowhere")

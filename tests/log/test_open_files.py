@@ -12,14 +12,12 @@ from pathlib import Path
 from kafkad.config import LogConfig
 from kafkad.log.check import check as check_directory
 from kafkad.log.log import Log
-from kafkad.log.manager import LogManager
 from kafkad.log.open_files import LimitedFiles
 from kafkad.log.segment import Segment
 from kafkad.log.time_search import offset_for_timestamp
 from kafkad.names import TopicPartition
-from tests.fakes import FakeClock
 from tests.log.conftest import append, batch, records, searched
-from tests.log.managers import TOPIC_ID
+from tests.log.managers import TOPIC_ID, started
 
 LIMIT = 64
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=100)
@@ -34,17 +32,9 @@ def open_log_files(directory: Path) -> int:
     return sum(name.suffix in (".log", ".index", ".timeindex") and directory in name.parents for name in names)
 
 
-def manager_of(path: Path, files: LimitedFiles) -> LogManager:
-    manager = LogManager([str(path)], files, FakeClock())
-    manager.lock()
-    manager.claim("cluster", 1)
-    manager.load(lambda topic: CONFIG)
-    return manager
-
-
 def test_writers_and_readers_of_many_partitions(tmp_path: Path) -> None:
     chance = random.Random(5)
-    manager = manager_of(tmp_path, LimitedFiles(LIMIT))
+    manager = started(tmp_path, files=LimitedFiles(LIMIT), config=CONFIG)
     logs = [manager.create(TopicPartition("t", p), TOPIC_ID, CONFIG) for p in range(200)]
     written = [0] * len(logs)
     for turn in range(2000):
@@ -59,7 +49,7 @@ def test_writers_and_readers_of_many_partitions(tmp_path: Path) -> None:
     manager.close()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert not [problem for log in logs for problem in check_directory(log.directory)]
-    again = manager_of(tmp_path, LimitedFiles(LIMIT))
+    again = started(tmp_path, files=LimitedFiles(LIMIT), config=CONFIG)
     for number, count in enumerate(written):
         log = again.get(TopicPartition("t", number))
         assert log is not None
@@ -74,7 +64,7 @@ def check(log: Log, number: int, count: int) -> None:
 
 
 def test_of_a_log_that_is_deleted_nothing_is_kept(tmp_path: Path) -> None:
-    manager = manager_of(tmp_path, LimitedFiles(10_000))
+    manager = started(tmp_path, files=LimitedFiles(10_000), config=CONFIG)
     log = manager.create(TopicPartition("t", 0), TOPIC_ID, CONFIG)
     append(log, batch())
     log.roll()
@@ -91,7 +81,7 @@ def segments_in(directory: Path) -> int:
 
 
 def test_what_is_used_all_the_time_stays_open(tmp_path: Path) -> None:
-    manager = manager_of(tmp_path, LimitedFiles(LIMIT))
+    manager = started(tmp_path, files=LimitedFiles(LIMIT), config=CONFIG)
     logs = [manager.create(TopicPartition("t", p), TOPIC_ID, CONFIG) for p in range(100)]
     busy = logs[0]
     append(busy, batch())
@@ -114,7 +104,7 @@ class FullFiles(LimitedFiles):
 
 def test_a_full_disk_keeps_files_open_that_have_something_to_write(tmp_path: Path) -> None:
     files = FullFiles(LIMIT)
-    manager = manager_of(tmp_path, files)
+    manager = started(tmp_path, files=files, config=CONFIG)
     logs = [manager.create(TopicPartition("t", p), TOPIC_ID, CONFIG) for p in range(100)]
     files.full = True
     for n in range(5):
