@@ -60,7 +60,7 @@ def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: One
             held, parts.platform.logs, parts.settings.of_topic, load_configs, halt=lambda why: None
         )
         led = LeaderAndIsrPartitionState(leader=1, leader_epoch=1, isr=[1], replicas=[1], is_new=True)
-        topic = LeaderAndIsrTopicState(topic_name="a", topic_id=bytes(15) + b"a", partition_states=[led])
+        topic = LeaderAndIsrTopicState(topic_name="a", topic_id=ID, partition_states=[led])
         gone = StopReplicaPartitionState(partition_index=0, leader_epoch=2, delete_partition=True)
         requests = [
             replicas.leader_and_isr(LeaderAndIsrRequest(controller_epoch=OLD, topic_states=[topic])),
@@ -94,10 +94,8 @@ def test_a_topic_that_cannot_be_gets_no_directory(broker: OneBroker, topic: str,
     led = LeaderAndIsrPartitionState(
         partition_index=partition, leader=1, leader_epoch=1, isr=[1], replicas=[1], is_new=True
     )
-    named = LeaderAndIsrTopicState(topic_name=topic, topic_id=bytes(15) + b"a", partition_states=[led])
-    answer = broker.run(
-        broker.parts.replicas.leader_and_isr(LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[named]))
-    )
+    named = LeaderAndIsrTopicState(topic_name=topic, topic_id=ID, partition_states=[led])
+    answer = broker.run(broker.replicas.leader_and_isr(LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[named])))
     [refused] = answer.topics[0].partition_errors
     assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert all(directory.failure is None for directory in directories)
@@ -108,18 +106,11 @@ def test_what_a_controller_has_given_up_half_way_is_followed_as_far_as_it_was_do
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next controller repeats none of it: the roles are known already, and nobody would begin to fetch."""
-    replicas = broker.parts.replicas
+    replicas = broker.replicas
     followed: list[str] = []
     replicas.on_roles_changed = lambda changed: followed.extend(str(partition.tp) for partition in changed)
     give_way_each_time(monkeypatch)
-    states = [
-        LeaderAndIsrPartitionState(
-            partition_index=index, leader=2, leader_epoch=1, isr=[1, 2], replicas=[1, 2], is_new=True
-        )
-        for index in range(20)
-    ]
-    topic = LeaderAndIsrTopicState(topic_name="a", topic_id=bytes(15) + b"a", partition_states=states)
-    request = LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[topic])
+    request = election(*range(20), topic_id=ID, leader=2, isr=[1, 2], is_new=True)
 
     async def scenario() -> None:
         carrying_out = asyncio.create_task(replicas.leader_and_isr(request))
@@ -157,21 +148,7 @@ def test_of_many_replicas_on_a_full_disk_some_leave_their_isrs_in_a_turn(
         error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         replicas.directory_failed(error)
         gone = there.pop()
-        await replicas.stop_replica(
-            StopReplicaRequest(
-                controller_epoch=NEW,
-                topic_states=[
-                    StopReplicaTopicState(
-                        topic_name="a",
-                        partition_states=[
-                            StopReplicaPartitionState(
-                                partition_index=gone.partition, leader_epoch=-2, delete_partition=True
-                            )
-                        ],
-                    )
-                ],
-            )
-        )
+        await replicas.stop_replica(deletion(gone.partition))
         left.remove(gone)
         while later:
             before = len(left)
@@ -376,15 +353,6 @@ def test_a_full_directory_that_one_partition_is_to_be_in_keeps_none_away_from_ot
     assert logs.directory_of(TopicPartition("a", 0)) is logs.directories[0]
 
 
-def election(*partitions: int, leader_epoch: int) -> LeaderAndIsrRequest:
-    states = [
-        LeaderAndIsrPartitionState(partition_index=index, leader=1, leader_epoch=leader_epoch, isr=[1], replicas=[1])
-        for index in partitions
-    ]
-    topic = LeaderAndIsrTopicState(topic_name="a", topic_id=NO_TOPIC_ID, partition_states=states)
-    return LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[topic])
-
-
 def test_a_deletion_waits_for_the_disk_that_the_replica_had_moved_from(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,12 +430,7 @@ def test_an_election_waits_for_no_checkpoint_and_a_new_partition_for_its_predece
     assert delete(broker, 1) == {ErrorCode.NONE}
 
     async def elect() -> None:
-        states = [
-            LeaderAndIsrPartitionState(partition_index=index, leader=1, leader_epoch=2, isr=[1], replicas=[1])
-            for index in (1, 0)
-        ]
-        topic = LeaderAndIsrTopicState(topic_name="a", topic_id=ID, partition_states=states)
-        request = LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[topic])
+        request = election(1, 0, topic_id=ID, leader_epoch=2)
         carrying_out = asyncio.create_task(replicas.leader_and_isr(request))
         try:
             for _ in range(50):
@@ -617,16 +580,33 @@ def test_an_error_while_a_replica_leaves_its_isr_keeps_no_other_from_leaving(
 
 def give(broker: OneBroker, topic_id: bytes, *partitions: int, isr: Sequence[int] = (1,)) -> list[int]:
     """New partitions of topic `a`; the codes that the controller gets for them."""
+    request = election(*partitions, topic_id=topic_id, isr=isr, is_new=True)
+    answer = broker.run(broker.replicas.leader_and_isr(request))
+    return [each.error_code for each in answer.topics[0].partition_errors]
+
+
+def election(
+    *partitions: int,
+    topic_id: bytes = NO_TOPIC_ID,
+    leader: int = 1,
+    leader_epoch: int = 1,
+    isr: Sequence[int] = (1,),
+    is_new: bool = False,
+) -> LeaderAndIsrRequest:
+    """Of a leader for partitions of topic `a`, which all of the ISR have."""
     states = [
         LeaderAndIsrPartitionState(
-            partition_index=index, leader=1, leader_epoch=1, isr=list(isr), replicas=list(isr), is_new=True
+            partition_index=index,
+            leader=leader,
+            leader_epoch=leader_epoch,
+            isr=list(isr),
+            replicas=list(isr),
+            is_new=is_new,
         )
         for index in partitions
     ]
     topic = LeaderAndIsrTopicState(topic_name="a", topic_id=topic_id, partition_states=states)
-    request = LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[topic])
-    answer = broker.run(broker.parts.replicas.leader_and_isr(request))
-    return [each.error_code for each in answer.topics[0].partition_errors]
+    return LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[topic])
 
 
 def give_without_room(broker: OneBroker, topic_id: bytes, *partitions: int) -> None:
