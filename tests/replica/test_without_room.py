@@ -1,0 +1,242 @@
+"""Disks without room: replicas leave their ISRs, and partitions are made once it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from threading import current_thread
+from typing import Any
+
+import pytest
+
+from kafkad.errors import ErrorCode, StorageError
+from kafkad.log.checkpoint import HIGH_WATERMARKS
+from kafkad.log.fsync import OnDone
+from kafkad.log.log import Log
+from kafkad.names import TopicPartition
+from kafkad.replica.partition import Partition
+from kafkad.replica.prompt_disks import PATIENCE_MS
+from tests.one_broker import OneBroker
+from tests.replica.requests import ID, OTHER_ID, delete, deletion, election, give, give_without_room, made
+
+
+def test_of_many_replicas_on_a_full_disk_some_leave_their_isrs_in_a_turn(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller asks about all of them at once; one that was deleted before its turn has nothing to leave."""
+    replicas = broker.replicas
+    count = 450
+    assert set(give(broker, ID, *range(count), isr=[1, 2])) == {ErrorCode.NONE}
+    told: list[int] = []
+    later: list[Callable[[], None]] = []
+    left: list[TopicPartition] = []
+    monkeypatch.setattr(replicas, "on_roles_changed", lambda changed: left.extend(one.tp for one in changed))
+    monkeypatch.setattr(replicas, "ask_for_leader_and_isr", lambda: told.append(len(left)))
+    monkeypatch.setattr(replicas.waits, "soon", later.append)
+    full = replicas.logs.directories[0].path
+    there = [tp for tp in replicas.logs.directories[0].logs if tp.topic == "a"]
+    assert len(there) == count / 2
+    turns = 0
+
+    async def run_full() -> None:
+        nonlocal turns
+        error = StorageError(full, "no room")
+        error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replicas.directory_failed(error)
+        gone = there.pop()
+        await replicas.stop_replica(deletion(gone.partition))
+        left.remove(gone)
+        while later:
+            before = len(left)
+            assert told == []
+            later.pop()()
+            assert len(left) - before <= 200
+            turns += 1
+
+    broker.run(run_full())
+    assert turns == 2
+    assert left == there
+    assert told == [len(left)]
+    assert [one.tp for one in replicas if one.role.leader == -1] == there
+
+
+def test_a_disk_that_does_not_forget_a_predecessor_holds_up_no_election_and_its_partition_is_made_later(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas, logs = broker.replicas, broker.replicas.logs
+    first, second = logs.directories
+    give(broker, ID, 0, 1)
+    for write in logs.collect_high_watermarks({TopicPartition("a", 0): 100, TopicPartition("a", 1): 100}):
+        write.write()
+    [gone], [stays] = ([tp.partition for tp in directory.logs] for directory in (first, second))
+    delete(broker, gone)
+    held: list[tuple[Callable[[], None], OnDone]] = []
+    logs.prefer(TopicPartition("a", gone), first.path)
+
+    def hang(directory: str, work: Callable[[], None], on_done: OnDone) -> None:
+        assert directory == first.path
+        held.append((work, on_done))
+
+    monkeypatch.setattr(replicas.durable, "in_thread", hang)
+
+    async def scenario() -> None:
+        making = asyncio.create_task(replicas.leader_and_isr(election(gone, leader_epoch=9)))
+        electing = asyncio.create_task(replicas.leader_and_isr(election(stays, leader_epoch=9)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not making.done()
+        broker.timers.expire(logs.clock.monotonic_ms() + PATIENCE_MS)
+        assert (await making).topics[0].partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await electing
+        assert replicas.leader("a", stays).leader_epoch == 9
+        await broker.parts.upkeep.make_what_was_refused()
+        assert replicas.find("a", gone) is None, "it was to be in that directory"
+        assert len(held) == 1, "it is not asked more and more while it does not answer"
+        [(work, on_done)] = held
+        work()
+        on_done(None)
+        await broker.parts.upkeep.make_what_was_refused()
+        assert replicas.get("a", gone).high_watermark == 0
+        assert logs.directory_of(TopicPartition("a", gone)) is first
+
+    broker.run(scenario())
+
+
+def test_a_full_directory_that_one_partition_is_to_be_in_keeps_none_away_from_others(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, mkdir = broker.replicas.logs, broker.replicas.logs.files.mkdir
+    full, _ = broker.directories
+    logs.prefer(TopicPartition("a", 0), full)
+    give_without_room(broker, ID, 0, 1)
+
+    def refuse(path: str) -> None:
+        if path.startswith(full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        mkdir(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(logs.files, "mkdir", refuse)
+        assert made(broker) == [1]
+    assert made(broker) == [0, 1]
+    assert logs.directory_of(TopicPartition("a", 0)) is logs.directories[0]
+
+
+def test_an_error_while_a_replica_leaves_its_isr_keeps_no_other_from_leaving(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    replicas = broker.replicas
+    count = 450
+    assert set(give(broker, ID, *range(count), isr=[1, 2])) == {ErrorCode.NONE}
+    told: list[int] = []
+    later: list[Callable[[], None]] = []
+    left: list[TopicPartition] = []
+    full = replicas.logs.directories[0].path
+    there = [tp for tp in replicas.logs.directories[0].logs if tp.topic == "a"]
+
+    def refuse(partition: Partition) -> None:
+        if partition.tp in (there[0], there[-1]):
+            raise ZeroDivisionError
+
+    monkeypatch.setitem(replicas.role_watchers, "a", refuse)
+    monkeypatch.setattr(replicas, "on_roles_changed", lambda changed: left.extend(one.tp for one in changed))
+    monkeypatch.setattr(replicas, "ask_for_leader_and_isr", lambda: told.append(len(left)))
+    monkeypatch.setattr(replicas.waits, "soon", later.append)
+
+    async def run_full() -> None:
+        error = StorageError(full, "no room")
+        error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replicas.directory_failed(error)
+        while later:
+            later.pop()()
+
+    broker.run(run_full())
+    assert left == there
+    assert told == [len(there)]
+    for tp in (there[0], there[-1]):
+        assert f"internal error while {tp} leaves its ISR" in caplog.text
+
+
+def test_predecessors_of_what_was_refused_are_forgotten_in_a_thread(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give(broker, ID, 0)
+    logs = broker.replicas.logs
+    for write in logs.collect_high_watermarks({TopicPartition("a", 0): 100}):
+        write.write()
+    delete(broker, 0)
+    files, write_file = logs.files, logs.files.write_file
+    threads: set[object] = set()
+
+    def full(path: str, data: bytes, *, durable: bool = True) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def written(path: str, data: bytes, *, durable: bool = True) -> None:
+        if path.endswith(HIGH_WATERMARKS):
+            threads.add(current_thread())
+        write_file(path, data, durable=durable)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write_file", full)
+        give_without_room(broker, ID, 0)
+    monkeypatch.setattr(files, "write_file", written)
+    broker.run(broker.parts.upkeep.make_what_was_refused())
+    assert broker.replicas.get("a", 0).high_watermark == 0
+    assert len(threads) == 1
+    assert current_thread() not in threads
+
+
+def test_a_partition_whose_log_is_of_another_topic_keeps_none_behind_it_away(broker: OneBroker) -> None:
+    give_without_room(broker, ID, 0, 1)
+    logs = broker.replicas.logs
+    logs.create(TopicPartition("a", 0), OTHER_ID, broker.parts.settings.of_topic("a"))
+    assert made(broker) == [1]
+
+
+def test_a_disk_that_fails_when_there_is_room_again_keeps_no_partition_away_from_another_disk(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_without_room(broker, ID, 0, 1)
+    logs = broker.replicas.logs
+    create = logs.create
+    failing = [broker.directories[0]]
+
+    def create_with_failure(tp: TopicPartition, *args: Any, **options: Any) -> Log:
+        if failing:
+            raise StorageError(failing.pop(), "it is broken")
+        return create(tp, *args, **options)
+
+    monkeypatch.setattr(logs, "create", create_with_failure)
+    assert made(broker) == [1]
+    assert made(broker) == [0, 1]
+
+
+def test_a_disk_that_has_not_forgotten_a_predecessor_keeps_no_partition_behind_it_away(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_without_room(broker, ID, 0, 1)
+    logs = broker.replicas.logs
+    create = logs.create
+
+    def create_the_other(tp: TopicPartition, *args: Any, **options: Any) -> Log:
+        if tp.partition == 0:
+            why = BlockingIOError(errno.EAGAIN, "its predecessor is still in a checkpoint")
+            raise StorageError(broker.directories[0], str(why)) from why
+        return create(tp, *args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(logs, "create", create_the_other)
+        assert made(broker) == [1]
+    assert made(broker) == [0, 1]
+
+
+def test_a_topic_that_is_recreated_while_partitions_are_made_has_those_of_its_own(broker: OneBroker) -> None:
+    give_without_room(broker, ID, 0, 1)
+
+    making = broker.replicas.make_what_was_refused()
+    assert next(making) == ("a", 0)
+    give_without_room(broker, OTHER_ID, 1)
+    assert list(making) == [("a", 1)]
+    assert broker.replicas.get("a", 1).log.topic_id == OTHER_ID
