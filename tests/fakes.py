@@ -3,6 +3,7 @@ says so."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,15 @@ class FakeClock:
     def jump(self, ms: int) -> None:
         """The time of day is set anew."""
         self._now_ms += ms
+
+
+async def turns(count: int = 20) -> None:
+    """So many turns of the loop, in which others do what they can without the clock.
+
+    Few are enough, but work that took long on a busy machine goes on in a later one.
+    """
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 def give_way_each_time(patch: pytest.MonkeyPatch) -> None:

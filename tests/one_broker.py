@@ -41,7 +41,7 @@ from kafkad.wire.messages.leader_and_isr import (
 )
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from kafkad.wire.schema import decode, encode
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, turns
 
 T = TypeVar("T")
 CLUSTER_ID = "fXmphK5_SnixAJrWTHuQUQ"
@@ -226,7 +226,7 @@ class OneBroker:
 
     def settle(self) -> None:
         """Until watches that fired have been followed."""
-        self.run(_a_few_turns())
+        self.run(turns(5))
 
     def work(self, clock: FakeClock, timers: Timers, after_ms: int) -> None:
         """Have who goes by this clock and these timers do what there is to do after so long."""
@@ -301,8 +301,3 @@ class _Handler:
 
     def __call__(self) -> Any:
         return getattr(self.module, self._name)(self._context, self.asked, self.request)
-
-
-async def _a_few_turns() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)

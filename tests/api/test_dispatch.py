@@ -30,6 +30,7 @@ from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kafkad.wire.primitives import MalformedError
 from kafkad.wire.schema import decode
 from tests.api.frames import jobs
+from tests.fakes import turns
 
 KEY, VERSION = 12, 4
 
@@ -166,11 +167,6 @@ def test_handlers_are_imported_before_they_are_asked(monkeypatch: pytest.MonkeyP
         except OSError:
             left.add(route.name)
     assert left == {"DeleteTopics"}
-
-
-async def turns() -> None:
-    for _ in range(20):  # three are enough, but work that took long on a busy machine goes on in a later one
-        await asyncio.sleep(0)
 
 
 def test_a_stop_breaks_off_the_handlers_at_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ from kafkad.wire.frames import RequestHeader, encode_request
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from kafkad.wire.schema import decode
-from tests.fakes import FakeClock, HeldDisk
+from tests.fakes import FakeClock, HeldDisk, turns
 
 VERSION = 11
 FOLLOWER, CONSUMER = 2, -1
@@ -255,8 +255,7 @@ def test_a_follower_is_told_of_the_high_watermark_with_its_next_answer_and_not_w
         assert list(await made.fetch(FOLLOWER, {})) == [0]
         assert made.begin(FOLLOWER, {0: 1}) is None
         assert made.partitions[0].high_watermark == 1
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         assert not made.client.replies
         made.append(1)
         answered = await made.until_answered()
@@ -283,8 +282,7 @@ def test_a_follower_that_waits_is_asked_whether_it_still_follows(tmp_path: Path,
         assert partition.is_followed(10_000)
         made.clock.advance(10_000)
         partition.ask_followers(10_000)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         assert not made.client.replies, "it is known"
         partition.ask_followers(10_001)
         assert await made.until_answered() == {}
@@ -308,8 +306,7 @@ def test_a_follower_whose_next_fetch_would_not_tell_goes_on_to_wait(
         made.epoch = session
         assert made.begin(FOLLOWER, {0: 0, 1: 0}, 60_000, leader_epoch=leader_epoch) is None
         made.partitions[1].ask_followers(1e9)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         assert not made.client.replies
         made.close()
 
@@ -506,15 +503,13 @@ def test_a_fetch_that_waits_is_woken_though_its_session_was_given_up(tmp_path: P
     async def scenario() -> None:
         made = await open_session(tmp_path, CONSUMER, count)
         assert made.begin(CONSUMER, {}) is None
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         waiting, made.client = made.client, Client()
         made.epoch = 0
         assert await made.fetch(CONSUMER, {0: 0}) != {}, "with the id of the other, which ends with that"
         made.append(1)
         made.partitions[1].fetched_by(FOLLOWER, 1, 0)
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await turns(10)
         assert [list(made.read(reply)) for reply in waiting.replies] == [[1]]
         assert not any(partition.watchers for partition in made.partitions[1:])
         assert made.parts.waits.fetches == 0
@@ -530,8 +525,7 @@ def test_a_fetch_whose_session_was_given_up_watches_nothing_after_its_connection
     async def scenario() -> None:
         made = await open_session(tmp_path, CONSUMER, count)
         assert made.begin(CONSUMER, {}) is None
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         waiting, made.client = made.client, Client()
         made.epoch = -1
         await made.fetch(CONSUMER, {0: 0})
@@ -551,13 +545,11 @@ def test_a_fetch_that_is_read_in_pieces_waits_as_long_as_it_may(tmp_path: Path) 
         made = Made(tmp_path, 20)
         made.epoch = -1
         assert made.begin(CONSUMER, dict.fromkeys(range(20), 0)) is None
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         assert made.client.replies == []
         made.append(1)
         made.partitions[1].fetched_by(FOLLOWER, 1, 0)
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await turns(10)
         assert [sorted(made.read(reply)) for reply in made.client.replies] == [list(range(20))]
         assert not any(partition.watchers for partition in made.partitions)
         assert made.parts.waits.fetches == 0
@@ -595,13 +587,11 @@ def test_a_session_is_not_busy_any_more_after_a_fetch_of_it_that_failed(
         made = await open_session(tmp_path, CONSUMER, count)
         kept: list[Session] = []
         assert made.begin(CONSUMER, {}) is None
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         monkeypatch.setattr(_Attempt, "_pack", lambda attempt, found: kept.append(attempt._session) or 1 / 0)
         made.append(1)
         made.partitions[1].fetched_by(FOLLOWER, 1, 0)
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await turns(10)
         assert made.client.closed
         [session] = kept
         assert session.busy == 0
@@ -616,16 +606,13 @@ def test_a_fetch_is_woken_though_another_of_its_session_ends(tmp_path: Path, cou
         made = await open_session(tmp_path, CONSUMER, count)
         assert made.begin(CONSUMER, {}) is None
         first, made.client = made.client, Client()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         assert made.begin(CONSUMER, {}) is None
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         first.end()
         made.append(1)
         made.partitions[1].fetched_by(FOLLOWER, 1, 0)
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await turns(10)
         assert [list(made.read(reply)) for reply in made.client.replies] == [[1]]
         made.close()
 
@@ -650,8 +637,7 @@ def test_a_fetch_that_fails_when_it_is_woken_ends_alone(tmp_path: Path, monkeypa
         for index in (0, 1):
             made.append(index)
             made.partitions[index].fetched_by(FOLLOWER, 1, 0)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         assert failing.closed
         assert [list(made.read(reply)) for reply in made.client.replies] == [[1]]
         assert made.parts.waits.fetches == 0

@@ -22,8 +22,8 @@ from kafkad.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from tests.fakes import FakeClock
-from tests.txn.life import scenario, turns
+from tests.fakes import FakeClock, turns
+from tests.txn.life import scenario
 
 T0 = TopicPartition("t", 0)
 OTHER = BrokerInfo(

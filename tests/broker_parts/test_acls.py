@@ -26,7 +26,7 @@ from kafkad.security.acl import Acl, AclAuthorizer, Pattern
 from kafkad.security.authorizer import Operation, PatternType, PermissionType, Principal, ResourceType
 from kafkad.timers import Timers
 from tests.broker_parts.several import NETWORK, Brokers
-from tests.fakes import FakeClock, give_way_each_time
+from tests.fakes import FakeClock, give_way_each_time, turns
 from tests.one_broker import OneBroker
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "security" / "acl-znodes.json"
@@ -69,8 +69,7 @@ def with_brokers(number: int, scenario: Callable[..., Awaitable[None]]) -> None:
 
 
 async def settled() -> None:
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await turns(50)
 
 
 def test_a_change_at_one_broker_is_known_to_it_at_once_and_to_the_other_soon() -> None:

@@ -15,7 +15,7 @@ from kafkad.meta.store import ConnectionLoss, SessionExpired
 from kafkad.meta.znodes import Broker, ClusterId
 from kafkad.model import BrokerInfo, Endpoint
 from kafkad.timers import Timers
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, turns
 
 HERE, ELSEWHERE = "here", "elsewhere"
 CLUSTER = "Jh2Wm3JjTRWIVYq4X8V7Cg"
@@ -81,11 +81,6 @@ class Scene:
         self.clock.advance(ms)
         self.timers.expire(self.clock.monotonic_ms())
         await turns()
-
-
-async def turns() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

@@ -10,7 +10,7 @@ from kafkad.meta.store import ensure_path
 from kafkad.meta.znodes import BROKER_IDS, Broker
 from kafkad.model import BrokerInfo, Endpoint
 from kafkad.timers import Timers
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, turns
 
 
 def registration(broker: int, *, ours: bool) -> bytes:
@@ -36,8 +36,7 @@ def test_a_kafka_3_9_among_the_brokers_lowers_it_as_long_as_it_is_there() -> Non
             store.delete(Broker.path(3)),
         ):
             await change
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await turns()
             seen.append((features.transaction_version, features.epoch))
         assert [level for level, _ in seen] == [2, 2, 0, 2]
         epochs = [epoch for _, epoch in seen]

@@ -20,7 +20,7 @@ from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
 from kafkad.meta.store import ConnectionLoss, MetaError, MultiFailed, NoRoom, Operation, Refused, Result
 from kafkad.security.scram import ScramCredential
 from kafkad.timers import Timers
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, turns
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "security"
 VECTORS = json.loads((GOLDEN / "vectors.json").read_text())["delegation_token"]
@@ -71,11 +71,6 @@ async def refusal(asked: Awaitable[object]) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
         await asked
     return ErrorCode(caught.value.code)
-
-
-async def turns() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 @at_a_place

@@ -35,6 +35,7 @@ from kafkad.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from tests.fakes import turns
 
 
 class FakeBroker:
@@ -230,8 +231,7 @@ class Cluster:
 
     async def settle(self) -> None:
         """Until nothing has happened for many turns of the loop; there is nothing to wait for but the loop itself."""
-        for _ in range(200):
-            await asyncio.sleep(0)
+        await turns(200)
 
     async def create(self, name: str, *assignment: tuple[int, ...], **more: Any) -> bytes:
         topic = NewTopic(name=name, assignment=dict(enumerate(assignment)), **more)

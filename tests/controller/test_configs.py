@@ -23,7 +23,7 @@ from kafkad.meta.notes import KEPT_MS
 from kafkad.meta.store import ConnectionLoss, MetaError, MultiFailed, Operation, Refused, Result, TooLarge
 from kafkad.meta.znodes import Config, ConfigChange, Features, ProducerIdBlock
 from kafkad.timers import Timers
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, turns
 
 from .cluster import Cluster, with_brokers
 
@@ -116,8 +116,7 @@ def test_the_store_refuses(error: MetaError, expected: ErrorCode) -> None:
 @at_a_place
 async def test_notes_are_followed_without_being_asked(place: Place) -> None:
     await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")])
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await turns()
     assert place.followed.topic("a") == {"retention.ms": "7"}
 
 
@@ -332,8 +331,7 @@ async def test_after_a_lost_session_changes_are_followed_again(place: Place) -> 
     assert place.followed.topic("a") == {"retention.ms": "9"}, "although the note of that change has been removed"
     assert place.heard == [("brokers", "<default>", {"log.retention.ms": "10"}), ("topics", "a", {"retention.ms": "9"})]
     await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "11")])
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await turns()
     assert place.followed.topic("a") == {"retention.ms": "11"}
 
 

@@ -19,6 +19,7 @@ from kafkad.meta.store import ConnectionLoss, MetaError, MultiFailed, Operation,
 from kafkad.meta.znodes import Config
 from kafkad.model import DEFAULT, Entity
 from kafkad.timers import Timers
+from tests.fakes import turns
 
 RATE = {"producer_byte_rate": "1000"}
 ALICE = Entity(user="alice")
@@ -89,8 +90,7 @@ def test_paths_of_entities() -> None:
 @at_a_place
 async def test_a_change_is_followed(place: Place) -> None:
     await place.give(ALICE, RATE)
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await turns()
     assert place.entities.of(ALICE) == RATE
     assert place.heard == [(ALICE, RATE)]
     assert await place.notes() == [b'{"version":2,"entity_path":"users/alice"}']

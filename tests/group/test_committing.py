@@ -15,6 +15,7 @@ from kafkad.group.events import State
 from kafkad.group.offsets import Committed
 from kafkad.group.records import GroupForgotten, OffsetCommitted, OffsetForgotten
 from kafkad.turns import at_once
+from tests.fakes import turns
 from tests.group.committing import Offsets
 
 NONE = ErrorCode.NONE
@@ -341,8 +342,7 @@ def test_a_deletion_waits_for_its_write(world: Offsets) -> None:
 
     async def delete() -> object:
         task = asyncio.ensure_future(world.committer.delete("g", [A]))
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await turns(3)
         assert not task.done()
         world.commit()
         return await task

@@ -14,6 +14,7 @@ from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
 from kafkad.group.offsets import Committed
 from kafkad.group.records import GroupForgotten, GroupWritten, OffsetCommitted, OffsetForgotten
+from tests.fakes import turns
 from tests.group.committing import MINUTE, Offsets
 from tests.group.test_committing import SUBSCRIBED_TO_A
 
@@ -323,8 +324,7 @@ def test_it_looks_every_minute(world: Offsets) -> None:
 
     async def pass_time(ms: int) -> set[tuple[str, str, int]]:
         world.advance(ms)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         return world.everything()
 
     async def scenario() -> None:

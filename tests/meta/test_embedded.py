@@ -41,7 +41,7 @@ from kafkad.meta.znodes import Config, ConfigChange, Partition, Topic, TopicDele
 from kafkad.model import PartitionAssignment
 from kafkad.names import METADATA_FILE
 from kafkad.turns import Turns
-from tests.fakes import FakeClock, no_more_threads
+from tests.fakes import FakeClock, no_more_threads, turns
 
 from .contract import MetaStoreContract, in_loop
 
@@ -179,10 +179,10 @@ def test_the_file_is_compacted_and_keeps_everything(tmp_path: Path, monkeypatch:
 
 def test_the_snapshot_is_made_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What changes meanwhile is written behind it."""
-    trees, turns = [], [0]
+    trees, ended = [], [0]
 
     async def give_way(self: Turns) -> None:
-        turns[0] += 1
+        ended[0] += 1
         await asyncio.sleep(0)
 
     for name in ("COMPACT_AT_LEAST", "COMPACT_RATIO"):
@@ -192,13 +192,12 @@ def test_the_snapshot_is_made_in_turns(tmp_path: Path, monkeypatch: pytest.Monke
 
     async def write(store: MetaStore) -> None:
         await fill(store)
-        before = turns[0]
+        before = ended[0]
         compacting = asyncio.ensure_future(store.set("/brokers", b"with it"))
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await turns(5)
         await asyncio.gather(store.delete("/brokers/topics/t0"), store.create("/brokers/topics/new"))
         assert compacting.done()
-        assert turns[0] > before + 20, "as many as there are nodes"
+        assert ended[0] > before + 20, "as many as there are nodes"
         trees.append(await dump(store))
 
     async def read(store: MetaStore) -> None:
@@ -518,8 +517,7 @@ def test_nobody_reads_what_the_disk_may_still_refuse(tmp_path: Path, monkeypatch
             store.exists("/notes/n_0000000000"),
         )
         reading = [asyncio.ensure_future(read) for read in reads]
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await turns(3)
         assert not any(read.done() for read in reading)
         may_write.set()
         return writing, reading

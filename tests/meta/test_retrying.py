@@ -19,7 +19,7 @@ from kafkad.meta.store import ConnectionLoss, MetaStore, Refused
 from kafkad.meta.znodes import Config, ConfigChange, Features, LogDirEvent
 from kafkad.model import Entity
 from kafkad.timers import Timers
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, turns
 
 
 class Unsteady:
@@ -59,8 +59,7 @@ class Place:
         self.configs = DynamicConfigs(self.store, 1, self.clock, self.timers)
 
     async def settle(self) -> None:
-        for _ in range(30):
-            await asyncio.sleep(0)
+        await turns(30)
 
     async def retry(self) -> None:
         self.clock.advance(RETRY_MS)

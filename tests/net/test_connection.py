@@ -20,6 +20,7 @@ from kafkad.net.reply import PENDING, Bytes, FileRange, Part, Pending, Reply, un
 from kafkad.net.server import SHARED_BYTES, Buffers, Limits, Server
 from kafkad.net.transport import PlainTransport, Transport
 from kafkad.turns import TURN_S
+from tests.fakes import turns
 from tests.net.serving import Peer, echo, frame, holding, read_frame, run
 
 
@@ -243,8 +244,7 @@ def test_a_reply_that_waits_leaves_before_its_connection_ends() -> None:
                 await asyncio.sleep(0)
             for connection in failing:
                 connection.end()
-            for _ in range(3):
-                await asyncio.sleep(0)
+            await turns(3)
             [later] = laters
             later.settle(frame(b"later  1"))
             laters.clear()

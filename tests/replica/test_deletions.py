@@ -23,6 +23,7 @@ from kafkad.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from tests.fakes import turns
 from tests.one_broker import OneBroker
 from tests.replica.requests import NEW, delete, deletion, election, give_without_room
 
@@ -122,10 +123,6 @@ def test_a_deletion_on_a_disk_that_hangs_holds_up_no_election_and_is_true_once_t
 
     monkeypatch.setattr(replicas.durable, "in_thread", hang)
 
-    async def turns() -> None:
-        for _ in range(20):
-            await asyncio.sleep(0)
-
     async def deleted(*partitions: int) -> list[int]:
         deleting = asyncio.create_task(replicas.stop_replica(deletion(*partitions)))
         await turns()
@@ -217,8 +214,7 @@ def test_a_deletion_waits_while_a_disk_forgets_predecessors_of_what_was_refused(
         making = asyncio.create_task(replicas.forget_their_predecessors())
         deleting = asyncio.create_task(replicas.stop_replica(deletion(stays)))
         for _ in range(2):
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await turns()
             held.pop()(None)
         await making
         assert [error.error_code for error in (await deleting).partition_errors] == [ErrorCode.NONE]

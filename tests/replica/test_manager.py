@@ -22,7 +22,7 @@ from kafkad.replica.waits import Waits
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
-from tests.fakes import give_way_each_time
+from tests.fakes import give_way_each_time, turns
 from tests.one_broker import OneBroker
 from tests.replica.requests import ID, NEW, OLD, delete, election, give
 
@@ -54,8 +54,7 @@ def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: One
             replicas.update_metadata(UpdateMetadataRequest(controller_id=9, controller_epoch=OLD)),
         ]
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(request) for request in requests]
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turns()
         assert not any(task.done() for task in tasks)
         settings_are_read.set()
         answers = await asyncio.gather(*tasks)
@@ -132,8 +131,7 @@ def test_an_election_waits_for_no_checkpoint_and_a_new_partition_for_its_predece
         request = election(1, 0, topic_id=ID, leader_epoch=2)
         carrying_out = asyncio.create_task(replicas.leader_and_isr(request))
         try:
-            for _ in range(50):
-                await asyncio.sleep(0)
+            await turns(50)
             assert replicas.leader("a", 0).leader_epoch == 2
             assert replicas.find("a", 1) is None
         finally:

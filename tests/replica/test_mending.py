@@ -20,7 +20,7 @@ from kafkad.turns import Pieces
 from kafkad.wire.fetch import MENDER
 from kafkad.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkad.wire.records import Record, build_batch
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, turns
 
 
 def followed(leader: int) -> Any:
@@ -74,8 +74,7 @@ async def look(clock: FakeClock, timers: Timers) -> None:
     await asyncio.sleep(0)
     clock.advance(LOOK_MS)
     timers.expire(clock.monotonic_ms())
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await turns()
 
 
 def test_a_silent_leader_holds_up_no_other_and_not_all_are_asked_at_once() -> None:

@@ -18,6 +18,7 @@ from kafkad.log.log import Log
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition
 from kafkad.replica.prompt_disks import PATIENCE_MS
+from tests.fakes import turns
 from tests.one_broker import OneBroker
 from tests.replica.requests import ID, OTHER_ID, delete, deletion, election, give, give_without_room, made
 
@@ -84,8 +85,7 @@ def test_a_disk_that_does_not_forget_a_predecessor_holds_up_no_election_and_its_
     async def scenario() -> None:
         making = asyncio.create_task(replicas.leader_and_isr(election(gone, leader_epoch=9)))
         electing = asyncio.create_task(replicas.leader_and_isr(election(stays, leader_epoch=9)))
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turns()
         assert not making.done()
         broker.timers.expire(logs.clock.monotonic_ms() + PATIENCE_MS)
         assert (await making).topics[0].partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR

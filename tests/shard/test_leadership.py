@@ -16,7 +16,7 @@ from kafkad.names import TopicPartition
 from kafkad.shard import Shard
 from kafkad.shard.leadership import SURE_MS, Leadership
 from kafkad.timers import Timers
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, turns
 
 T = TypeVar("T")
 TP = TopicPartition("__consumer_offsets", 7)
@@ -100,10 +100,10 @@ class World:
         async def ask() -> list[bool]:
             asking = [asyncio.ensure_future(self.leadership.confirm(self.shard)) for _ in range(together)]
             for happens in then:
-                await a_few_turns()
+                await turns(8)
                 happens()
                 self.timers.expire(self.clock.monotonic_ms())
-            await a_few_turns()
+            await turns(8)
             assert all(each.done() for each in asking)
             return [each.result() for each in asking]
 
@@ -112,11 +112,6 @@ class World:
     def close(self) -> None:
         self.run(self.leadership.stop())
         self._runner.close()
-
-
-async def a_few_turns() -> None:
-    for _ in range(8):
-        await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -213,21 +208,21 @@ def test_a_late_answer_is_good_for_who_had_read_before_the_question(world: World
 
     async def ask() -> None:
         first = asyncio.ensure_future(world.leadership.confirm(world.shard))
-        await a_few_turns()
+        await turns(8)
         world.clock.advance(1)
         second = asyncio.ensure_future(world.leadership.confirm(world.shard))
-        await a_few_turns()
+        await turns(8)
         assert len(world.store.reads) == 1
         world.clock.advance(4_000)
         world.store.says(leader, 4)
-        await a_few_turns()
+        await turns(8)
         assert first.done()
         assert first.result() == (leader == ME)
         assert not world.is_sure
         assert not second.done()
         world.clock.advance(500)
         world.store.says(ME, 4)
-        await a_few_turns()
+        await turns(8)
         assert second.done()
         assert second.result()
 
@@ -241,15 +236,15 @@ def test_a_store_that_answers_late_does_not_wait_for_those_who_come_meanwhile(wo
         asking = []
         for _ in range(2):
             asking.append(asyncio.ensure_future(world.leadership.confirm(world.shard)))
-            await a_few_turns()
+            await turns(8)
             world.clock.advance(3_000)
             world.timers.expire(world.clock.monotonic_ms())
-            await a_few_turns()
+            await turns(8)
         assert [each.done() for each in asking] == [True, False]
         world.store.says(ME, 4)
-        await a_few_turns()
+        await turns(8)
         world.store.says(ME, 4)
-        await a_few_turns()
+        await turns(8)
         return [each.result() for each in asking]
 
     assert world.run(ask()) == [False, True]
@@ -291,10 +286,10 @@ def test_who_is_not_sure_is_called_back_when_the_store_has_said(world: World, le
 
     async def ask() -> None:
         world.leadership.when_sure(world.shard, told.append)
-        await a_few_turns()
+        await turns(8)
         assert not told
         world.store.says(leader, 4)
-        await a_few_turns()
+        await turns(8)
 
     world.run(ask())
     assert told == [leader == ME]
@@ -305,9 +300,9 @@ def test_who_waits_as_the_broker_stops_is_sent_elsewhere(world: World) -> None:
 
     async def ask() -> None:
         world.leadership.when_sure(world.shard, told.append)
-        await a_few_turns()
+        await turns(8)
         await world.leadership.stop()
-        await a_few_turns()
+        await turns(8)
 
     world.run(ask())
     assert told == [False]
@@ -325,7 +320,7 @@ def test_who_waits_is_answered_although_the_question_meets_an_error_of_ours(
     async def ask() -> None:
         for _ in range(2):
             world.leadership.when_sure(world.shard, told.append)
-            await a_few_turns()
+            await turns(8)
 
     monkeypatch.setattr(world.store, "get", fail)
     world.run(ask())
@@ -351,10 +346,10 @@ def test_who_asks_when_memory_was_too_short_for_the_one_before_is_answered(monke
             world.leadership.when_sure(world.shard, told.append)
         world.leadership.when_sure(world.shard, told.append)
         world.partition.followed_ms = world.clock.monotonic_ms()
-        await a_few_turns()
+        await turns(8)
         world.clock.advance(100)
         world.timers.expire(world.clock.monotonic_ms())
-        await a_few_turns()
+        await turns(8)
 
     monkeypatch.setattr(asyncio, "ensure_future", begun)
     world.run(ask())

@@ -11,6 +11,7 @@ from kafkad.clock import SystemClock
 from kafkad.config import load
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.supervisor import Supervisor
+from tests.fakes import turns
 
 
 class Broker:
@@ -48,8 +49,7 @@ def test_an_internal_error_about_one_broker_takes_the_metadata_store_from_no_oth
         for stopping in (None, *brokers[1:]):
             if stopping is not None:
                 stopping.has_stopped.set()
-            for _ in range(10):
-                await asyncio.sleep(0)
+            await turns(10)
             assert supervising.done() == (stopping is not None and stopping is brokers[-1])
         with pytest.raises(RuntimeError, match="a bug"):
             await supervising

@@ -21,7 +21,7 @@ from kafkad.txn.markers import MarkerQueues
 from kafkad.txn.records import Record, decode
 from kafkad.txn.transaction import AddPartitions, Answer, Asked, End, EndAndBump, InitProducer, Transaction
 from kafkad.wire.messages.update_metadata import UpdateMetadataPartitionState
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, turns
 
 HERE, ELSEWHERE = 1, 2
 COORDINATOR_EPOCH = 5
@@ -238,11 +238,6 @@ class Life:
 def _broker(broker: int) -> BrokerInfo:
     endpoint = Endpoint(listener="PLAINTEXT", host=f"b{broker}", port=9092, protocol="PLAINTEXT")
     return BrokerInfo(id=broker, endpoints=(endpoint,), rack=None)
-
-
-async def turns() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 def scenario(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:

@@ -13,8 +13,8 @@ from kafkad.meta.znodes import Topic, TopicDeletion
 from kafkad.model import PartitionAssignment
 from kafkad.names import TopicPartition
 from kafkad.txn.gone import GonePartitions
-from tests.fakes import FakeClock
-from tests.txn.life import scenario, turns
+from tests.fakes import FakeClock, turns
+from tests.txn.life import scenario
 
 T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
 NONE: set[TopicPartition] = set()

@@ -25,8 +25,9 @@ from kafkad.txn.transaction import (
     State,
     Transaction,
 )
+from tests.fakes import turns
 from tests.txn import golden
-from tests.txn.life import COORDINATOR_EPOCH, WRITE_TIMEOUT_MS, Disk, Life, scenario, turns
+from tests.txn.life import COORDINATOR_EPOCH, WRITE_TIMEOUT_MS, Disk, Life, scenario
 
 NONE, CONCURRENT = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
 OK = [Answer(NONE)]

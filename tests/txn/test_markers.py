@@ -17,7 +17,8 @@ from kafkad.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tests.txn.life import ELSEWHERE, HERE, Life, scenario, turns
+from tests.fakes import turns
+from tests.txn.life import ELSEWHERE, HERE, Life, scenario
 
 NONE = ErrorCode.NONE
 OK = [Answer(NONE)]

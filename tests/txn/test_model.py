@@ -30,7 +30,8 @@ from kafkad.replica.markers import Codes, Marker
 from kafkad.txn.records import decode
 from kafkad.txn.transaction import OK, PREPARED, AddPartitions, Answer, Asked, End, EndAndBump, InitProducer, State
 from kafkad.txn.transaction import Transaction as Known
-from tests.txn.life import HERE, Disk, Life, turns
+from tests.fakes import turns
+from tests.txn.life import HERE, Disk, Life
 
 NAME, GROUP, SOURCE = "a", "movers", "source"
 TIMEOUT_MS = 5_000

@@ -37,7 +37,7 @@ from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
 from kafkad.turns import Turns
 from kafkad.upkeep.upkeep import Upkeep
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, turns
 from tests.full_disk import FullDisk
 from tests.log.managers import CONFIG, TOPIC_ID, append, config_for, started
 from tests.work import calls
@@ -273,8 +273,7 @@ def test_a_disk_that_hangs_holds_up_nothing_of_another(tmp_path: Path, monkeypat
                 jobs.logs.removal.add(f"{directory}/t-0-delete", 0)
             jobs.clock.advance(5_000)
             jobs.timers.expire(jobs.clock.monotonic_ms())
-            for _ in range(5):
-                await asyncio.sleep(0)
+            await turns(5)
         await jobs.upkeep.stop()
 
     monkeypatch.setattr(Durable, "flush", flush)
