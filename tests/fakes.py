@@ -14,9 +14,11 @@ import pytest
 
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.files import Files, LogFile
+from kafkad.log.fsync import OnDone
 from kafkad.log.log import Log
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
+from kafkad.replica.durable import Durable
 
 
 class FakeClock:
@@ -194,16 +196,46 @@ def read_slice(file: LogFile, position: int, length: int) -> bytes:
 
 
 class HeldDisk:
-    """A `Durable` whose fsyncs end when the test says so."""
+    """A `Durable` whose fsyncs end, and whose threads do their work, when the test says so."""
 
     def __init__(self) -> None:
-        self.waiting: list[Callable[[StorageError | None], None]] = []
+        self.waiting: list[OnDone] = []
+        self.directories: set[str] = set()
+        """All whose threads have been given work."""
 
-    def sync(self, log: Log, on_done: Callable[[StorageError | None], None]) -> None:
+    def sync(self, log: Log, on_done: OnDone) -> None:
         self.waiting.append(on_done)
+
+    def in_thread(self, directory: str, work: Callable[[], None], on_done: OnDone) -> None:
+        def end(error: StorageError | None) -> None:
+            if error is None:
+                work()
+            on_done(error)
+
+        self.directories.add(directory)
+        self.waiting.append(end)
 
     def finish(self, error: StorageError | None = None) -> None:
         self.waiting.pop(0)(error)
+
+
+def hangs(patch: pytest.MonkeyPatch, directory: str) -> asyncio.Event:
+    """The disk of this log directory, until the event is set: nobody who waits for it goes on."""
+    goes_on, run, flush = asyncio.Event(), Durable.run, Durable.flush
+
+    async def run_later(durable: Durable, of: str, work: Callable[[], object]) -> object:
+        if of == directory:
+            await goes_on.wait()
+        return await run(durable, of, work)
+
+    async def flush_later(durable: Durable, log: Log) -> None:
+        if log.log_directory == directory:
+            await goes_on.wait()
+        await flush(durable, log)
+
+    patch.setattr(Durable, "run", run_later)
+    patch.setattr(Durable, "flush", flush_later)
+    return goes_on
 
 
 class FakeTransactions:

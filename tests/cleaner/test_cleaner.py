@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 from collections.abc import Callable, Iterator
@@ -33,10 +32,9 @@ from kafkad.log.truncation import truncate_to
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
-from kafkad.replica.durable import Durable
 from kafkad.wire.records import Record
 from tests.cleaner.cleaner import clean
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, hangs
 from tests.log.conftest import records
 from tests.one_broker import OneBroker
 
@@ -533,16 +531,10 @@ def test_a_disk_that_fails_while_a_log_changes_is_not_passed_over(
 
 
 def test_a_disk_that_hangs_holds_up_no_compaction_on_another(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Durable.run
-
-    async def hanging(durable: Durable, directory: str, work: Callable[[], object]) -> object:
-        if directory != scene.log().log_directory:
-            await asyncio.get_running_loop().create_future()
-        return await run(durable, directory, work)
-
     scene.broker.run(scene.cleaner.stop())
     scene.dirty("a")
-    monkeypatch.setattr(Durable, "run", hanging)
+    [another] = set(scene.broker.directories) - {scene.log().log_directory}
+    hangs(monkeypatch, another)
     scene.cleaner = scene.broker.run(scene._start())
     for _ in range(2):
         job = scene.until_job()
@@ -562,14 +554,7 @@ def test_a_disk_that_hangs_gets_no_other_worker_to_wait_for_it(tmp_path: Path, m
     scene.dirty("d")
     waits, another, sound = (scene.log(TopicPartition(topic, 0)) for topic in ("a", "c", "d"))
     assert waits.log_directory == another.log_directory != sound.log_directory
-    run, goes_on = Durable.run, asyncio.Event()
-
-    async def hanging(durable: Durable, directory: str, work: Callable[[], object]) -> object:
-        if directory == waits.log_directory:
-            await goes_on.wait()
-        return await run(durable, directory, work)
-
-    monkeypatch.setattr(Durable, "run", hanging)
+    goes_on = hangs(monkeypatch, waits.log_directory)
     scene.cleaner = scene.broker.run(scene._start())
     job = scene.until_job()
     clock.advance(1_000)

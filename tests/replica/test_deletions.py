@@ -23,7 +23,7 @@ from kafkad.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from tests.fakes import turns
+from tests.fakes import HeldDisk, turns
 from tests.one_broker import OneBroker
 from tests.replica.requests import NEW, delete, deletion, election, give_without_room
 
@@ -115,13 +115,8 @@ def test_a_deletion_on_a_disk_that_hangs_holds_up_no_election_and_is_true_once_t
     first, second = replicas.logs.directories
     gone, later = (tp.partition for tp in first.logs)
     stays, _ = (tp.partition for tp in second.logs)
-    held: list[OnDone] = []
-
-    def hang(directory: str, work: Callable[[], None], on_done: OnDone) -> None:
-        assert directory == first.path
-        held.append(on_done)
-
-    monkeypatch.setattr(replicas.durable, "in_thread", hang)
+    disk = HeldDisk()
+    monkeypatch.setattr(replicas.durable, "in_thread", disk.in_thread)
 
     async def deleted(*partitions: int) -> list[int]:
         deleting = asyncio.create_task(replicas.stop_replica(deletion(*partitions)))
@@ -140,12 +135,13 @@ def test_a_deletion_on_a_disk_that_hangs_holds_up_no_election_and_is_true_once_t
         await electing
         assert replicas.leader("a", stays).leader_epoch == 9
         assert await deleted(gone, later) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-        assert len(held) == 1, "it is not asked more and more while it does not answer"
-        held.pop()(None)
+        assert len(disk.waiting) == 1, "it is not asked more and more while it does not answer"
+        disk.finish()
         assert await deleted(gone, later) == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
-        held.pop()(None)
+        disk.finish()
         assert await deleted(later) == [ErrorCode.NONE]
-        assert not held
+        assert not disk.waiting
+        assert disk.directories == {first.path}
 
     broker.run(scenario())
     assert sum("has not answered" in record.message for record in caplog.records) == 2
@@ -207,15 +203,15 @@ def test_a_deletion_waits_while_a_disk_forgets_predecessors_of_what_was_refused(
     with monkeypatch.context() as patched:
         patched.setattr(logs.files, "write_file", full)
         give_without_room(broker, replicas.get("a", stays).log.topic_id, gone)
-    held: list[OnDone] = []
-    monkeypatch.setattr(replicas.durable, "in_thread", lambda directory, work, on_done: held.append(on_done))
+    disk = HeldDisk()
+    monkeypatch.setattr(replicas.durable, "in_thread", disk.in_thread)
 
     async def scenario() -> None:
         making = asyncio.create_task(replicas.forget_their_predecessors())
         deleting = asyncio.create_task(replicas.stop_replica(deletion(stays)))
         for _ in range(2):
             await turns()
-            held.pop()(None)
+            disk.finish()
         await making
         assert [error.error_code for error in (await deleting).partition_errors] == [ErrorCode.NONE]
 

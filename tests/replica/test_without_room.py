@@ -13,12 +13,11 @@ import pytest
 
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.checkpoint import HIGH_WATERMARKS
-from kafkad.log.fsync import OnDone
 from kafkad.log.log import Log
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition
 from kafkad.replica.prompt_disks import PATIENCE_MS
-from tests.fakes import turns
+from tests.fakes import HeldDisk, turns
 from tests.one_broker import OneBroker
 from tests.replica.requests import ID, OTHER_ID, delete, deletion, election, give, give_without_room, made
 
@@ -73,14 +72,9 @@ def test_a_disk_that_does_not_forget_a_predecessor_holds_up_no_election_and_its_
         write.write()
     [gone], [stays] = ([tp.partition for tp in directory.logs] for directory in (first, second))
     delete(broker, gone)
-    held: list[tuple[Callable[[], None], OnDone]] = []
+    disk = HeldDisk()
     logs.prefer(TopicPartition("a", gone), first.path)
-
-    def hang(directory: str, work: Callable[[], None], on_done: OnDone) -> None:
-        assert directory == first.path
-        held.append((work, on_done))
-
-    monkeypatch.setattr(replicas.durable, "in_thread", hang)
+    monkeypatch.setattr(replicas.durable, "in_thread", disk.in_thread)
 
     async def scenario() -> None:
         making = asyncio.create_task(replicas.leader_and_isr(election(gone, leader_epoch=9)))
@@ -93,13 +87,12 @@ def test_a_disk_that_does_not_forget_a_predecessor_holds_up_no_election_and_its_
         assert replicas.leader("a", stays).leader_epoch == 9
         await broker.parts.upkeep.make_what_was_refused()
         assert replicas.find("a", gone) is None, "it was to be in that directory"
-        assert len(held) == 1, "it is not asked more and more while it does not answer"
-        [(work, on_done)] = held
-        work()
-        on_done(None)
+        assert len(disk.waiting) == 1, "it is not asked more and more while it does not answer"
+        disk.finish()
         await broker.parts.upkeep.make_what_was_refused()
         assert replicas.get("a", gone).high_watermark == 0
         assert logs.directory_of(TopicPartition("a", gone)) is first
+        assert disk.directories == {first.path}
 
     broker.run(scenario())
 

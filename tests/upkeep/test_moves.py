@@ -33,7 +33,7 @@ from kafkad.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, hangs
 from tests.full_disk import FullDisk
 from tests.one_broker import OneBroker
 
@@ -410,14 +410,7 @@ def test_an_internal_error_in_one_move_ends_neither_it_nor_others(
 
 
 def test_a_disk_that_hangs_holds_up_no_move_to_another(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    flush, goes_on = Durable.flush, asyncio.Event()
-
-    async def hang(durable: Durable, log: Log) -> None:
-        if log.log_directory == broker.second:
-            await goes_on.wait()
-        await flush(durable, log)
-
-    monkeypatch.setattr(Durable, "flush", hang)
+    goes_on = hangs(monkeypatch, broker.second)
     broker.move(FIRST, broker.second)
     broker.work()
     broker.move(SECOND, broker.first)
