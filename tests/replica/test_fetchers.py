@@ -311,11 +311,27 @@ def test_a_partition_whose_first_cut_fails_is_not_fetched_before_it_was_made(
     assert follower.asked == [(1, 5), (0, 2)]
 
 
-def two_leaders(follower: Follower) -> tuple[SlowLeader, SlowLeader]:
-    """The same one over two connections: what comes while a fetch waits has one of its own."""
-    links = SlowLeader(), SlowLeader()
-    follower.connect = iter(links).__next__
-    return links
+def two_leaders(follower: Follower, *, is_open: bool = True) -> tuple[SlowLeader, SlowLeader]:
+    """The same one over two connections, of which the second may have to be opened by the test.
+
+    What comes while a fetch waits has one of its own.
+    """
+    usual, newcomers = SlowLeader(), SlowLeader()
+    usual.opened.set()
+    if is_open:
+        newcomers.opened.set()
+    follower.connect = iter((usual, newcomers)).__next__
+    return usual, newcomers
+
+
+def alone(follower: Follower, monkeypatch: pytest.MonkeyPatch, records: bytes) -> AtOnce:
+    """A leader that answers who asks for one partition alone with these records."""
+    leader = AtOnce()
+    leader.opened.set()
+    follower.connect = lambda: leader
+    answer = OnePartition(10_000, 0, memoryview(records))
+    monkeypatch.setattr("kafkad.replica.fetchers.read_answer", lambda *arguments: answer)
+    return leader
 
 
 def test_a_leader_that_takes_no_connection_is_tried_once_in_the_back_off(follower: Follower) -> None:
@@ -363,8 +379,7 @@ def test_an_error_of_ours_is_told_once_and_its_pauses_grow_until_an_answer_is_ta
 
 def test_what_was_handed_over_while_a_connection_was_opened_is_not_asked_for_there(follower: Follower) -> None:
     """The leader would take the later of two fetches for the truth, and the follower for further behind than it is."""
-    usual, newcomers = two_leaders(follower)
-    usual.opened.set()
+    usual, newcomers = two_leaders(follower, is_open=False)
     first, second = follower.partitions
     follower.follow(first)
     follower.follow(second)
@@ -377,8 +392,6 @@ def test_what_was_handed_over_while_a_connection_was_opened_is_not_asked_for_the
 
 def test_the_leader_is_told_again_of_what_was_handed_over_while_it_was_fetched(follower: Follower) -> None:
     usual, newcomers = two_leaders(follower)
-    usual.opened.set()
-    newcomers.opened.set()
     first, second = follower.partitions
     follower.follow(first)
     follower.follow(second)
@@ -405,8 +418,6 @@ def test_what_was_handed_over_while_the_leader_said_where_its_log_begins_is_left
 ) -> None:
     """Its place may be another by then, and it is not in this fetcher's session any more."""
     usual, newcomers = two_leaders(follower)
-    usual.opened.set()
-    newcomers.opened.set()
     first, second = follower.partitions
     follower.follow(first)
     follower.follow(second)
@@ -469,7 +480,6 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_many_small_batches_are_appended_in_several_turns(follower: Follower, ends: list[int]) -> None:
     usual, _ = two_leaders(follower)
-    usual.opened.set()
     first = follower.partitions[0]
     follower.follow(first)
     usual.answer(fetched(first, many(5, 2_500) + b"part of another"))
@@ -487,7 +497,6 @@ def test_an_internal_error_with_what_was_fetched_is_told_once(
 
     monkeypatch.setattr(Log, "append_copied", append_copied)
     usual, _ = two_leaders(follower)
-    usual.opened.set()
     first = follower.partitions[0]
     follower.follow(first)
     for _ in range(3):
@@ -513,13 +522,9 @@ class AtOnce(SlowLeader):
 def test_many_small_batches_of_a_partition_alone_are_not_taken_in_the_turn_in_which_they_arrive(
     follower: Follower, ends: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leader = AtOnce()
-    follower.connect = lambda: leader
-    leader.opened.set()
     first = follower.partitions[0]
     records = many(10, 2_500)
-    alone = OnePartition(10_000, 0, memoryview(records))
-    monkeypatch.setattr("kafkad.replica.fetchers.read_answer", lambda *answer: alone)
+    leader = alone(follower, monkeypatch, records)
     follower.follow(first)
     leader.answer(fetched(first, many(5, 5)))
     follower.work()
@@ -533,7 +538,6 @@ def test_the_rest_of_many_small_batches_is_left_to_who_has_their_partition_by_th
     follower: Follower, ends: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual, _ = two_leaders(follower)
-    usual.opened.set()
     first = follower.partitions[0]
     follower.follow(first)
     monkeypatch.setattr(Followed, "is_current", property(lambda followed: not ends))
@@ -546,7 +550,6 @@ def test_what_is_not_followed_here_any_more_once_a_cut_has_been_read_for_is_not_
     follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual, _ = two_leaders(follower)
-    usual.opened.set()
     first = follower.partitions[0]
     has_read: list[int] = []
 
@@ -569,7 +572,6 @@ def test_what_is_not_followed_here_any_more_once_a_cut_has_been_read_for_is_not_
 def owing(follower: Follower) -> SlowLeader:
     """A leader of which the first of two throttled replicas has fetched ten seconds' worth. Both have to catch up."""
     usual, _ = two_leaders(follower)
-    usual.opened.set()
     first = follower.partitions[0]
     records = many(5, 100)
     follower.throttle("*", rate=len(records) / 10)
@@ -648,7 +650,6 @@ def test_what_has_caught_up_before_it_was_throttled_waits_for_nothing_and_counts
     follower: Follower,
 ) -> None:
     leader, _ = two_leaders(follower)
-    leader.opened.set()
     first, second = follower.partitions
     follower.follow(first)
     for offset in (5, 6):
@@ -667,8 +668,7 @@ def test_what_has_caught_up_before_it_was_throttled_waits_for_nothing_and_counts
 def test_what_follows_in_sync_in_a_later_epoch_does_not_wait_as_it_would_have_in_the_one_before(
     follower: Follower,
 ) -> None:
-    leader, newcomers = two_leaders(follower)
-    leader.opened.set()
+    leader, newcomers = two_leaders(follower, is_open=False)
     first, _ = follower.partitions
     follower.throttle("*", rate=0)
     follower.follow()
@@ -682,8 +682,6 @@ def test_what_was_handed_over_and_comes_again_in_sync_does_not_wait_as_it_would_
     follower: Follower,
 ) -> None:
     leader, newcomers = two_leaders(follower)
-    leader.opened.set()
-    newcomers.opened.set()
     first, second = follower.partitions
     follower.throttle("1:1", rate=0)
     follower.follow(first)
@@ -700,13 +698,9 @@ def test_what_was_handed_over_and_comes_again_in_sync_does_not_wait_as_it_would_
 def test_what_is_owed_since_an_answer_about_one_partition_alone_is_paid_as_well(
     follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leader = AtOnce()
-    follower.connect = lambda: leader
-    leader.opened.set()
     first = follower.partitions[0]
     records = many(10, 100)
-    alone = OnePartition(10_000, 0, memoryview(records))
-    monkeypatch.setattr("kafkad.replica.fetchers.read_answer", lambda *answer: alone)
+    leader = alone(follower, monkeypatch, records)
     follower.throttle("*", rate=1_000)
     follower.work(after_ms=1_000)
     follower.follow(first)
