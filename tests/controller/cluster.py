@@ -37,6 +37,8 @@ from kafkad.wire.messages.update_metadata import (
 )
 from tests.fakes import turns
 
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
 
 class FakeBroker:
     """Keeps replicas and metadata as a broker would, and all requests. `failed` replicas are on a broken disk."""

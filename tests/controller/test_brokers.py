@@ -4,51 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
 
 import pytest
 
-from kafkad.clock import SystemClock
 from kafkad.controller.active import Answers, ControllerMoved
-from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics
 from kafkad.controller.channel import LocalChannel
 from kafkad.controller.controller import Controller
 from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.controller.reachability import Reachability
-from kafkad.controller.registration import Occupied, cluster_id, prepare, register
+from kafkad.controller.registration import register
 from kafkad.controller.state import DeletedTopics, PartitionEntry, TopicEntry
 from kafkad.controller.term import Term
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
-from kafkad.meta.store import BadVersion, ConnectionLoss, Operation, Refused, Result, Stat, Watch
+from kafkad.meta.store import BadVersion, ConnectionLoss, Refused, Stat, Watch
 from kafkad.meta.znodes import (
     TOPICS,
     Broker,
-    ClusterId,
     ControllerEpoch,
     IsrChange,
     LogDirEvent,
-    Partition,
     PreferredElections,
-    ProducerIdBlock,
     Reassignments,
     Topic,
 )
 from kafkad.meta.znodes import Controller as ControllerNode
 from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState, WantedIsr
-from kafkad.names import METADATA_FILE, NO_TOPIC_ID, TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 
-from .cluster import Cluster, FailingOnce, Reopen, on_disk, registration, with_brokers
-
-A0 = TopicPartition("a", 0)
-A1 = TopicPartition("a", 1)
+from .cluster import A0, A1, Cluster, FailingOnce, registration, with_brokers
 
 
 @with_brokers(1, 2)
@@ -627,99 +616,6 @@ async def test_controlled_shutdown(cluster: Cluster) -> None:
     assert (await cluster.state("b")).leader == 2
 
 
-# The store: registration, restarts, adoption.
-
-
-@with_brokers(1)
-async def test_an_id_is_registered_by_one_session(cluster: Cluster) -> None:
-    session = cluster.store.session()
-    member = cluster.members[1]
-    found = await register(session, registration(1))
-    assert isinstance(found, Occupied)
-    assert (found.session, found.registration.broker.epoch) == (member.session.session_id, member.epoch)
-    assert not found.gone.is_set()
-    await member.session.expire()
-    assert found.gone.is_set()
-    epoch = await register(session, registration(1))
-    assert isinstance(epoch, int)
-    assert epoch > member.epoch
-    assert await register(session, registration(1)) == epoch, "its answer may have been lost"
-
-
-@with_brokers(1)
-async def test_cluster_id(cluster: Cluster) -> None:
-    store = cluster.client
-    assert await cluster_id(store, "from-the-disk") == "from-the-disk"
-    assert await cluster_id(store, "another") == "from-the-disk"
-    assert (await store.get(ClusterId.PATH))[0] == b'{"version":"1","id":"from-the-disk"}'
-
-
-def test_a_restart_of_the_process_changes_no_partition() -> None:
-    async def run(store: EmbeddedStore, reopen: Reopen) -> None:
-        cluster = Cluster(store)
-        await cluster.start(1)
-        await cluster.create("a", (1,), (1,))
-        before = await cluster.state("a", 1)
-        await cluster.members[1].controller.stop()
-        again = Cluster(await reopen())
-        await again.start(1)
-        assert await again.state("a", 1) == before
-        assert len(again[1].replicas) == len(again[1].metadata) == 2
-        assert again[1].replicas[A1].leader_epoch == 0
-        assert (await again.client.get(ControllerEpoch.PATH))[0] == b"2"
-        await again.stop()
-
-    on_disk(run)
-
-
-def test_adoption() -> None:
-    async def run(store: EmbeddedStore, reopen: Reopen) -> None:
-        session = store.session()
-        await prepare(session)
-        assert not await has_topics(session)
-        found = [
-            AdoptedTopic(name="a", topic_id=b"i" * 16, latest_epochs={0: 3, 2: -1}),
-            AdoptedTopic(name="old", topic_id=NO_TOPIC_ID, latest_epochs={0: 0}),
-        ]
-        assert found[0].missing == [1]
-        await adopt(session, 1, found, now_ms=5_000_123)
-        assert await has_topics(session)
-        cluster = Cluster(store)
-        await cluster.start(1)
-        assert [(await cluster.state("a", p)).leader_epoch for p in range(3)] == [3, 0, 0]
-        assert cluster[1].topic_ids["a"] == b"i" * 16
-        assert cluster[1].topic_ids["old"] != NO_TOPIC_ID
-        assert (await cluster.state("old")).leader_epoch == 0
-        assert len(cluster[1].replicas) == 4
-        block = await cluster.controller.allocate_producer_ids(1, cluster.members[1].epoch)
-        assert block == ProducerIdBlock(1, 5_000_000, 5_000_999)
-        await cluster.stop()
-
-    on_disk(run)
-
-
-def test_an_adoption_that_is_interrupted_begins_again(tmp_path: Path) -> None:
-    async def run() -> None:
-        store = EmbeddedStore.open(str(tmp_path), SystemClock())
-        session = store.session()
-        await prepare(session)
-        found = [
-            AdoptedTopic(name=name, topic_id=b"i" * 16, latest_epochs=dict.fromkeys(range(700), 0)) for name in "ab"
-        ]
-        await adopt(session, 1, found, now_ms=5_000_123)
-        await store.close()
-        journal = tmp_path / METADATA_FILE
-        os.truncate(journal, journal.stat().st_size - 1)
-        store = EmbeddedStore.open(str(tmp_path), SystemClock())
-        session = store.session()
-        assert not await has_topics(session)
-        await adopt(session, 1, found, now_ms=5_000_123)
-        assert sorted(await session.children(TOPICS)) == ["a", "b"]
-        await store.close()
-
-    asyncio.run(run())
-
-
 @with_brokers(1)
 async def test_a_term_that_has_ended_is_kept_by_nothing(cluster: Cluster) -> None:
     def watchers() -> int:
@@ -772,140 +668,6 @@ async def test_an_election_asked_for_by_an_old_tool(cluster: Cluster) -> None:
     await cluster.settle()
     assert (await cluster.state("a")).leader == 2
     assert await cluster.client.exists(PreferredElections.PATH) is None
-
-
-@with_brokers(1)
-async def test_a_store_that_cannot_write_refuses_and_goes_on_later(cluster: Cluster) -> None:
-    member = cluster.members[1]
-    working = member.session.multi
-
-    async def broken(operations: Sequence[Operation]) -> list[Result]:
-        raise ConnectionLoss("metadata", "No space left on device")
-
-    member.session.multi = broken  # type: ignore[method-assign]
-    (result,) = await cluster.controller.create_topics([NewTopic(name="a")], timeout_ms=1000)
-    assert result.error is not None
-    assert result.error.code == ErrorCode.KAFKA_STORAGE_ERROR
-    with pytest.raises(KafkaError, match="No space left") as refusal:
-        await cluster.controller.allocate_producer_ids(1, member.epoch)
-    assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    member.session.multi = working  # type: ignore[method-assign]
-    await cluster.create("a", (1,))
-
-
-@with_brokers(1)
-async def test_a_store_that_refuses_an_operation_refuses_the_request(cluster: Cluster) -> None:
-    await cluster.client.delete(ProducerIdBlock.path())
-    with pytest.raises(KafkaError, match="NoNode") as refusal:
-        await cluster.controller.allocate_producer_ids(1, cluster.members[1].epoch)
-    assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    await cluster.create("a", (1,))
-
-
-def states_written(session: EmbeddedSession, first: Callable[[list[str]], Awaitable[None]] | None = None) -> list[int]:
-    """The number of partitions' states in each write of a controller from now on, and `first` before the first one."""
-    writes: list[int] = []
-    working = session.multi
-
-    async def noting(operations: Sequence[Operation]) -> list[Result]:
-        states = [operation.path for operation in operations if operation.path.endswith("/state")]
-        writes.append(len(states))
-        if first is not None and len(writes) == 1:
-            await first(states)
-        return await working(operations)
-
-    session.multi = noting  # type: ignore[method-assign]
-    return writes
-
-
-@with_brokers(1, 2, 3)
-async def test_elections_are_written_a_hundred_at_a_time(cluster: Cluster) -> None:
-    await cluster.create("a", *[(2, 3)] * 250)
-    writes = states_written(cluster.members[1].session)
-    await cluster.kill(2)
-    assert writes == [100, 100, 50]
-
-
-@with_brokers(1, 2, 3)
-async def test_one_state_that_somebody_else_wrote_or_removed_keeps_back_no_other(cluster: Cluster) -> None:
-    await cluster.create("a", *[(2, 3)] * 5)
-
-    async def meddle(states: list[str]) -> None:
-        await cluster.client.set(states[1], (await cluster.client.get(states[1]))[0])
-        await cluster.client.delete(states[3])
-
-    writes = states_written(cluster.members[1].session, meddle)
-    await cluster.kill(2)
-    assert writes == [5, *[1] * 5, 1]
-    assert [cluster[3].replicas[TopicPartition("a", number)].leader for number in (0, 1, 2, 4)] == [3] * 4
-    assert (await cluster.state("a", 1)).leader == 3
-    assert await cluster.client.exists("/brokers/topics/a/partitions/3/state") is None
-
-
-@with_brokers(1, 2, 3)
-async def test_a_state_that_the_store_refuses_keeps_back_no_other(cluster: Cluster) -> None:
-    await cluster.create("a", *[(2, 3)] * 3)
-    session = cluster.members[1].session
-    working = session.multi
-
-    async def refusing(operations: Sequence[Operation]) -> list[Result]:
-        if any(operation.path == Partition.path("a", 1) for operation in operations):
-            raise Refused(Partition.path("a", 1), "ZooKeeper refused the request: NoAuthError")
-        return await working(operations)
-
-    session.multi = refusing  # type: ignore[method-assign]
-    wanted = WantedIsr(members={2: -1}, leader_epoch=0, partition_epoch=0)
-    parts = [TopicPartition("a", number) for number in (0, 1)]
-    shrunk, refused = (
-        await cluster.controller.alter_isr(2, cluster.members[2].epoch, dict.fromkeys(parts, wanted))
-    ).values()
-    assert isinstance(shrunk, PartitionState)
-    assert isinstance(refused, KafkaError)
-    assert refused.code == ErrorCode.OPERATION_NOT_ATTEMPTED
-    await cluster.settle()
-    assert cluster[1].metadata[parts[0]].isr == [2]
-    await cluster.kill(2)
-    assert [cluster[3].replicas[TopicPartition("a", number)].leader for number in range(3)] == [-1, 2, 3]
-
-
-class Flaky:
-    """Lets a session lose the answers to writes, or the writes themselves, of paths that start with `prefix`."""
-
-    def __init__(self, session: EmbeddedSession, prefix: str, *, carried_out: bool) -> None:
-        self._session = session
-        self._working = session.multi
-        self._prefix = prefix
-        self._carried_out = carried_out
-        session.multi = self._multi  # type: ignore[method-assign]
-
-    async def _multi(self, operations: Sequence[Operation]) -> list[Result]:
-        concerned = any(operation.path.startswith(self._prefix) for operation in operations)
-        if not concerned or self._carried_out:
-            results = await self._working(operations)
-            if not concerned:
-                return results
-        raise ConnectionLoss(self._prefix, "lost")
-
-    def heal(self) -> None:
-        self._session.multi = self._working  # type: ignore[method-assign]
-
-
-@pytest.mark.parametrize("carried_out", [False, True])
-def test_states_written_while_the_store_was_lost_are_told_to_all_brokers(carried_out: bool) -> None:
-    @with_brokers(1, 2, 3)
-    async def test(cluster: Cluster) -> None:
-        await cluster.create("a", (2, 3))
-        flaky = Flaky(cluster.members[1].session, "/brokers/topics/a", carried_out=carried_out)
-        await cluster.kill(2)
-        flaky.heal()
-        assert not cluster.members[1].controller.active
-        cluster.members[1].controller._look_again()
-        await cluster.settle()
-        assert (await cluster.state("a")).leader == 3
-        assert cluster[3].replicas[A0].leader == 3
-        assert cluster[1].metadata[A0].leader == 3
-
-    test()
 
 
 @with_brokers(1, 2)

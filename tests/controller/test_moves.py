@@ -19,10 +19,8 @@ from kafkad.model import NO_LEADER, PartitionAssignment, PartitionState, WantedI
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
-from .cluster import Cluster, with_brokers
+from .cluster import A0, A1, Cluster, with_brokers
 
-A0 = TopicPartition("a", 0)
-A1 = TopicPartition("a", 1)
 NONE = TopicPartition("none", 0)
 
 
