@@ -310,10 +310,8 @@ def test_what_is_named_in_yaml_may_be_used_again(tmp_path: Path) -> None:
 def test_a_switch_in_yaml_says_yes_or_no(tmp_path: Path) -> None:
     (problem,) = problems(write(tmp_path, "kafkad.yaml", "auto.create.topics.enable: !!bool maybe"))
     assert "maybe" in problem
-    assert (
-        load(write(tmp_path, "a.yaml", "auto.create.topics.enable: Off"), [], {}).bool("auto.create.topics.enable")
-        is False
-    )
+    config = load(write(tmp_path, "a.yaml", "auto.create.topics.enable: Off"), [], {})
+    assert config.bool("auto.create.topics.enable") is False
 
 
 def test_a_file_without_a_telling_name_is_judged_by_its_content(tmp_path: Path) -> None:

@@ -389,11 +389,8 @@ def log_of(partition: Any) -> LogContent:
                 if crc_matches(view, at, header):
                     sound.append(Batch(header.base_offset, header.leader_epoch, bytes(view[at : at + header.size])))
                 else:
-                    first, end = (
-                        max(header.base_offset, segment.base),
-                        header.last_offset + 1,
-                    )  # flipped bits may be in them
-                    damaged |= set(range(first, min(end, partition.log.end_offset)))
+                    first, last = header.base_offset, header.last_offset  # flipped bits may be in them
+                    damaged |= set(range(max(first, segment.base), min(last + 1, partition.log.end_offset)))
     return LogContent(sound, frozenset(damaged))
 
 

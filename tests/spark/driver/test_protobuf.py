@@ -154,10 +154,8 @@ def writing(spark: Any, number: int | None = None, name: str = "shop.Order") -> 
 def test_what_was_read_is_written_as_it_was(spark: Any) -> None:
     plan = plan_of({"value": {"format": "protobuf"}}, schema=schema())
     old = [times(-62135596800), times(-14831769600, 123456000), times(-1, 999999000)]  # the year 1, 1500, 1969
-    old += [
-        times(-12219724800, 123456000),
-        times(-12220156800),
-    ]  # 10 and 5 October 1582, which Java's old calendar lacks
+    # 10 and 5 October 1582, which Java's old calendar lacks
+    old += [times(-12219724800, 123456000), times(-12220156800)]
     old += [times(9223372036854), times(-9223372036854)]  # the first and last seconds that Spark knows
     frame = Parser(spark, plan).parsed(records(spark, full().SerializeToString(), b"", *old))
     fields = frame.select(*[name for name in frame.columns if not name.startswith("_")])
