@@ -309,9 +309,9 @@ def test_who_waits_as_the_broker_stops_is_sent_elsewhere(world: World) -> None:
 
 
 def test_who_waits_is_answered_although_the_question_meets_an_error_of_ours(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, told = World(), list[bool]()
+    told: list[bool] = []
 
     async def fail(path: str) -> tuple[bytes, Stat]:
         await asyncio.sleep(0)
@@ -324,21 +324,21 @@ def test_who_waits_is_answered_although_the_question_meets_an_error_of_ours(
 
     monkeypatch.setattr(world.store, "get", fail)
     world.run(ask())
-    world.close()
     assert told == [False, False]
     assert [bool(record.exc_info) for record in caplog.records] == [True]
 
 
-def test_who_asks_when_memory_was_too_short_for_the_one_before_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, told = World(), list[bool]()
+def test_who_asks_when_memory_was_too_short_for_the_one_before_is_answered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[bool] = []
     begin, short = asyncio.ensure_future, [True]
 
     def begun(what: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        if short.pop():
-            short.append(False)
+        if short:
+            short.pop()
             what.close()
             raise MemoryError
-        short.append(False)
         return begin(what)
 
     async def ask() -> None:
@@ -353,13 +353,10 @@ def test_who_asks_when_memory_was_too_short_for_the_one_before_is_answered(monke
 
     monkeypatch.setattr(asyncio, "ensure_future", begun)
     world.run(ask())
-    world.close()
     assert told == [True]
 
 
-def test_who_asks_in_the_turn_of_the_stop_is_answered() -> None:
-    world = World()
-
+def test_who_asks_in_the_turn_of_the_stop_is_answered(world: World) -> None:
     async def ask() -> bool:
         asking = asyncio.ensure_future(world.leadership.confirm(world.shard))
         await asyncio.sleep(0)
@@ -367,4 +364,3 @@ def test_who_asks_in_the_turn_of_the_stop_is_answered() -> None:
         return await asyncio.wait_for(asking, 10)
 
     assert not world.run(ask())
-    world.close()
