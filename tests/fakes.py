@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,18 @@ def no_more_threads(patch: pytest.MonkeyPatch, left: int = 0) -> None:
         start(thread)
 
     patch.setattr(Thread, "start", start_or_refuse)
+
+
+def fails_once(patch: pytest.MonkeyPatch, owner: object, name: str, error: Exception) -> None:
+    """The first call of this method of an object, or of all of a class."""
+    method, errors = getattr(owner, name), [error]
+
+    def fail_or_do(*arguments: Any, **options: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return method(*arguments, **options)
+
+    patch.setattr(owner, name, fail_or_do)
 
 
 class FaultyFiles(Files):

@@ -23,7 +23,7 @@ from kafkad.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from tests.fakes import HeldDisk, turns
+from tests.fakes import HeldDisk, fails_once, turns
 from tests.one_broker import OneBroker
 from tests.replica.requests import NEW, delete, deletion, election, give_without_room
 
@@ -172,15 +172,7 @@ def test_a_deletion_that_memory_was_too_short_for_is_done_when_it_is_asked_for_a
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create("a", 2)
-    begin, short = Durable._begin, [True]
-
-    def begun(durable: Durable, directory: str, work: Callable[[], None]) -> asyncio.Future[None]:
-        if short:
-            short.pop()
-            raise MemoryError
-        return begin(durable, directory, work)
-
-    monkeypatch.setattr(Durable, "_begin", begun)
+    fails_once(monkeypatch, Durable, "_begin", MemoryError())
     with pytest.raises(MemoryError):
         delete(broker, 0)
     assert delete(broker, 0, 1) == {ErrorCode.NONE}

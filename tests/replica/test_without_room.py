@@ -7,17 +7,15 @@ import errno
 import os
 from collections.abc import Callable
 from threading import current_thread
-from typing import Any
 
 import pytest
 
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.checkpoint import HIGH_WATERMARKS
-from kafkad.log.log import Log
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition
 from kafkad.replica.prompt_disks import PATIENCE_MS
-from tests.fakes import HeldDisk, turns
+from tests.fakes import HeldDisk, fails_once, turns
 from tests.one_broker import OneBroker
 from tests.replica.requests import ID, OTHER_ID, delete, deletion, election, give, give_without_room, made
 
@@ -192,16 +190,7 @@ def test_a_disk_that_fails_when_there_is_room_again_keeps_no_partition_away_from
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give_without_room(broker, ID, 0, 1)
-    logs = broker.replicas.logs
-    create = logs.create
-    failing = [broker.directories[0]]
-
-    def create_with_failure(tp: TopicPartition, *args: Any, **options: Any) -> Log:
-        if failing:
-            raise StorageError(failing.pop(), "it is broken")
-        return create(tp, *args, **options)
-
-    monkeypatch.setattr(logs, "create", create_with_failure)
+    fails_once(monkeypatch, broker.replicas.logs, "create", StorageError(broker.directories[0], "it is broken"))
     assert made(broker) == [1]
     assert made(broker) == [0, 1]
 

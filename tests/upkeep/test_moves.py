@@ -16,7 +16,7 @@ import pytest
 from kafkad.config import LONG_MAX, LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.checkpoint import CLEANED_OFFSETS
-from kafkad.log.directories import CheckpointWrite, LogDirectory
+from kafkad.log.directories import CheckpointWrite
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.move import Moves, Step
@@ -33,7 +33,7 @@ from kafkad.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
-from tests.fakes import FakeClock, hangs
+from tests.fakes import FakeClock, fails_once, hangs
 from tests.full_disk import FullDisk
 from tests.one_broker import OneBroker
 
@@ -391,16 +391,7 @@ def test_what_checkpoints_say_of_a_moved_replica_is_written_in_a_thread_and_agai
 def test_an_internal_error_in_one_move_ends_neither_it_nor_others(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = [True]
-    flush = Durable.flush
-
-    async def fail_once(self: Durable, log: Log) -> None:
-        if failing:
-            failing.clear()
-            raise ZeroDivisionError("ours")
-        await flush(self, log)
-
-    monkeypatch.setattr(Durable, "flush", fail_once)
+    fails_once(monkeypatch, Durable, "flush", ZeroDivisionError("ours"))
     broker.move(FIRST, broker.second)
     broker.move(SECOND, broker.first)
     broker.work()
@@ -550,16 +541,7 @@ def test_a_disk_that_fails_while_a_move_is_given_up_is_not_passed_over(
 def test_an_error_of_ours_before_all_moves_ends_none(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    under_way = Moves.under_way
-    failing = [True]
-
-    def fail_once(moves: Moves, target: LogDirectory) -> list[TopicPartition]:
-        if failing:
-            failing.clear()
-            raise ZeroDivisionError("ours")
-        return under_way(moves, target)
-
-    monkeypatch.setattr(Moves, "under_way", fail_once)
+    fails_once(monkeypatch, Moves, "under_way", ZeroDivisionError("ours"))
     broker.move(FIRST, broker.second)
     broker.work()
     assert caplog.messages == ["internal error in looking for replicas to move; trying again"]
