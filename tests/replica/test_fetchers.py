@@ -19,7 +19,7 @@ from kafkad.replica.partition import Partition
 from kafkad.turns import Pieces
 from kafkad.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from tests.full_disk import FullDisk
-from tests.replica.followers import BACKOFF_MS, Follower, RefusingLeader, alone, fetched, many, two_leaders
+from tests.replica.followers import BACKOFF_MS, Follower, RefusingLeader, SlowLeader, alone, fetched, many, two_leaders
 
 
 def test_a_full_disk_that_cannot_note_a_cut_holds_up_only_what_was_cut(

@@ -7,11 +7,13 @@ import errno
 import os
 from collections.abc import Callable
 from threading import current_thread
+from typing import Any
 
 import pytest
 
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.checkpoint import HIGH_WATERMARKS
+from kafkad.log.log import Log
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition
 from kafkad.replica.prompt_disks import PATIENCE_MS
