@@ -19,11 +19,14 @@ from kafkad.garbage import keep_collections_short
 from kafkad.model import Endpoint
 
 
+def program() -> int:
+    """A process of its own. SIGHUP would end it until somebody listens to it, and waits until then."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    return main()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    if not options.check:
-        # Until somebody listens to it: it would end the start.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
     def read() -> Config:
         brokers = [] if options.brokers is None else [f"kafkad.brokers={options.brokers}"]
@@ -153,4 +156,4 @@ def _shown(endpoint: Endpoint) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

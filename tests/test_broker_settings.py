@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import resource
-from pathlib import Path
 
 import pytest
 
@@ -204,15 +203,3 @@ def test_a_store_in_the_file_is_not_taken_over_a_location_of_the_dynamic_setting
         settings.reread(of_several("AC", _BOTH, *in_file))
     settings.override(cluster_wide={}, per_broker={})
     assert settings.reread(of_several("AC", _BOTH, *in_file)).changed
-
-
-def test_a_file_of_which_nothing_is_left_is_not_taken(tmp_path: Path) -> None:
-    """By the defaults, retention would delete what was to be kept."""
-    file = tmp_path / "kafkad.yaml"
-    file.write_text("log.retention.ms: -1\n")
-    settings = Settings(load(str(file), [], {}))
-    file.write_text("# to be written\n\n")
-    with pytest.raises(ConfigError, match=f"^{file} has no settings any more; to go on by the defaults, restart$"):
-        settings.reread(load(str(file), [], {}))
-    assert settings.static.long("log.retention.ms") == -1
-    assert Settings(load(str(file), [], {})).reread(load(str(file), [], {})).changed == (), "nor was there before"

@@ -221,60 +221,73 @@ def test_says_what_it_recovers(tmp_path: Path) -> None:
         assert "Traceback" not in kafkad.log
 
 
-def test_a_file_is_taken_when_it_has_not_been_written_for_a_moment(tmp_path: Path) -> None:
+def test_a_file_is_taken_once_nobody_writes_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Half of it would be taken for all of it."""
 
     async def reload() -> None:
-        file, clock, reads = tmp_path / "kafkad.yaml", FakeClock(), list[str]()
-
-        def write(text: str, ms_ago: int) -> None:
-            file.write_text(text)
-            os.utime(file, ns=(0, (clock.now_ms() - ms_ago) * 1_000_000))
+        file, clock = tmp_path / "kafkad.yaml", FakeClock()
+        file.write_text("log.retention.ms: -1\n")
 
         def read() -> Config:
-            reads.append(file.read_text())
             return load(str(file), [f"log.dirs={tmp_path}"], {})
 
-        async def pass_ms(ms: int) -> None:
-            clock.advance(ms)
+        async def pass_time() -> None:
+            clock.advance(250)
             daemon._timers.expire(clock.monotonic_ms())
             for _ in range(5):
                 await asyncio.sleep(0)
 
-        write("log.retention.ms: -1\n", ms_ago=10_000)
         daemon = Daemon(read(), read, None)
         daemon._clock, daemon._timers = clock, Timers()
-        chore = asyncio.create_task(
-            daemon._reload_when_asked(cast(Parts, SimpleNamespace(overrides_changed=lambda: None)))
-        )
-        write("", ms_ago=10)
-        daemon._reload_asked.set()
-        await pass_ms(0)
-        write("log.retention.ms: -1\nmessage.max.bytes: 100", ms_ago=-200)
-        await pass_ms(250)
-        assert len(reads) == 1
-        await pass_ms(250)
-        assert reads[1:] == [file.read_text()]
+        parts = cast(Parts, SimpleNamespace(overrides_changed=lambda: None))
+        chore = asyncio.create_task(daemon._reload_when_asked(parts))
+
+        async def settings_after(*texts: str) -> tuple[int, int]:
+            """That are read one after the other from when a reload is asked for."""
+            daemon._reload_asked.set()
+            for text in texts:
+                file.write_text(text)
+                await pass_time()
+            config = daemon._settings.static
+            return config.long("log.retention.ms"), config.int("message.max.bytes")
+
+        kept = "log.retention.ms: -1\n"
+        await pass_time()
+        whole = f"{kept}message.max.bytes: 98\n"
+        assert await settings_after("log.", "message.max.bytes: 99\n", "", kept, whole) == (-1, 1_048_588)
+        assert await settings_after(whole) == (-1, 98)
+        assert await settings_after("", "", "") == (-1, 98)
+        assert await settings_after(*(f"message.max.bytes: {n}\n" for n in range(25))) == (-1, 98)
         chore.cancel()
 
     asyncio.run(reload())
+    refused = "the configuration file was not taken; keeping the current configuration: "
+    file = tmp_path / "kafkad.yaml"
+    assert {record.message for record in caplog.records if record.levelname == "ERROR"} == {
+        f"{refused}{file}: is empty; to run by the defaults, leave --config away",
+        f"{refused}{file} changes all the time; send SIGHUP again once it does not",
+    }
 
 
-def test_a_reload_that_is_asked_for_amid_a_start_ends_nothing(tmp_path: Path) -> None:
-    kafkad = KafkadProcess(tmp_path).start(wait=False)
-    try:
-        while not _blocked_signals(kafkad.pid) & 1 << (signal.SIGHUP - 1):
-            assert kafkad.alive(), kafkad.log
-        os.kill(kafkad.pid, signal.SIGHUP)
-        kafkad.wait_ready()
+_ASKED_WHILE_IT_STARTS = """
+import os, signal, sys
+from kafkad import __main__ as kafkad
+
+def load(*words, load=kafkad.load, **names):
+    os.kill(os.getpid(), signal.SIGHUP)
+    return load(*words, **names)
+
+kafkad.load = load
+sys.exit(kafkad.program())
+"""
+
+
+def test_a_reload_that_is_asked_for_amid_a_start_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafkad = KafkadProcess(tmp_path)
+    python, _, _, *options = kafkad.command()
+    monkeypatch.setattr(kafkad, "command", lambda: [python, "-c", _ASKED_WHILE_IT_STARTS, *options])
+    with kafkad:
         eventually(kafkad, "configuration reloaded; changed: nothing")
-    finally:
-        kafkad.kill()
-
-
-def _blocked_signals(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("SigBlk:")[1].split()[0], 16)
 
 
 def test_reload_changes_what_can_change(tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ from kafkad.broker.thread_per_call import ThreadPerCall
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, ZooKeeperAddress
 from kafkad.config.exposed import exposed
-from kafkad.config.files import UNCHANGED_MS, was_just_written
 from kafkad.controller.registration import OtherCluster, refuse_other_cluster
 from kafkad.exit_status import BAD_CONFIGURATION, FAILED
 from kafkad.garbage import no_collections
@@ -66,8 +65,10 @@ log = logging.getLogger(__name__)
 
 _IDLE_CHECK_MS = 10_000
 _IMPORT_AGAIN_MS = 1_000
-_MOST_LOOKS = 20
-"""At a file that is written all the time."""
+_UNCHANGED_MS = 250
+"""So long is nobody writing a configuration that is taken."""
+_MOST_READINGS = 20
+"""Of a file that is written all the time."""
 _TIME_TO_STOP_S = 120
 _ASK_FOR_TIME_S = 30
 
@@ -89,6 +90,12 @@ T = TypeVar("T")
 
 class _StoppedEarly(Exception):
     """The broker was told to stop while it waited for something."""
+
+
+def _say_the_same(one: Config | ConfigError, other: Config | ConfigError) -> bool:
+    if isinstance(one, ConfigError) or isinstance(other, ConfigError):
+        return isinstance(one, ConfigError) and isinstance(other, ConfigError) and one.problems == other.problems
+    return one.says_the_same_as(other)
 
 
 async def _unless(told: asyncio.Event, waiting: Coroutine[Any, Any, T]) -> T:
@@ -406,28 +413,40 @@ class Daemon:
             await self._reload_asked.wait()
             self._reload_asked.clear()
             self._notifier.reloading()
-            await self._until_written()
             try:
-                is_reloaded = self._reload(parts)
+                is_reloaded = self._reload(parts, await self._read_again())
             except Exception:
                 log.exception("internal error: the configuration could not be reloaded")
                 is_reloaded = False
             self._notifier.ready(RELOADED if is_reloaded else NOT_RELOADED)
 
-    async def _until_written(self) -> None:
-        file = self._settings.static.file
-        for _ in range(_MOST_LOOKS):
-            if file is None or not was_just_written(file, self._clock.now_ms()):
-                return
-            await sleep(UNCHANGED_MS, self._clock, self._timers)
+    async def _read_again(self) -> Config | ConfigError:
+        """Once two readings say the same: a part of a file that is being written would be taken for all of it."""
+        file, read = self._settings.static.file, self._read()
+        if file is None:
+            return read
+        for _ in range(_MOST_READINGS):
+            await sleep(_UNCHANGED_MS, self._clock, self._timers)
+            before, read = read, self._read()
+            if _say_the_same(before, read):
+                return read
+        return ConfigError(f"{file} changes all the time; send SIGHUP again once it does not")
 
-    def _reload(self, parts: Parts) -> bool:
-        """Read the configuration and the TLS stores again; what cannot change while running waits for a restart, and is
-        named. False if anything is invalid, or does not go with what stays, and the present one is kept; or if logins
-        or TLS have to be kept: who was to come in no more still may."""
+    def _read(self) -> Config | ConfigError:
+        try:
+            return self._read_config()
+        except ConfigError as error:
+            return error
+
+    def _reload(self, parts: Parts, read: Config | ConfigError) -> bool:
+        """Take the configuration that was read, and read the TLS stores again; what cannot change while running waits
+        for a restart, and is named. False if anything is invalid, or does not go with what stays, and the present one
+        is kept; or if logins or TLS have to be kept: who was to come in no more still may."""
         is_valid = False
         try:
-            reload = self._settings.reread(self._read_config())
+            if isinstance(read, ConfigError):
+                raise read
+            reload = self._settings.reread(read)
         except ConfigError as error:
             log.error(
                 "the configuration file was not taken; keeping the current configuration: %s", "; ".join(error.problems)

@@ -11,7 +11,6 @@ from typing import Final
 from kafkad import loggers
 from kafkad.config import Config, ConfigError, LogConfig, Reload
 from kafkad.config.checks import contradictions
-from kafkad.config.files import says_nothing
 from kafkad.config.idle import idle_dynamic
 from kafkad.net.server import Limits
 
@@ -52,11 +51,8 @@ class Settings:
 
     def reread(self, fresh: Config) -> Reload:
         """Takes from a file that was read again what may change while the broker runs; `override` has it in force.
-        Raises ConfigError and takes nothing if that contradicts what stays as it is, or if nothing is left of the file:
-        by the defaults, retention would delete."""
+        Raises ConfigError and takes nothing if that contradicts what stays as it is."""
         reload, merged = self.static.with_file(fresh), self.config.with_file(fresh).config
-        if (reload.changed or reload.restart) and fresh.file is not None and says_nothing(fresh.file):
-            raise ConfigError(f"{fresh.file} has no settings any more; to go on by the defaults, restart")
         known = contradictions(self.config)
         problems = [each for each in contradictions(merged) if each not in known]
         if problems and reload.restart:

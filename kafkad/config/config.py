@@ -297,6 +297,9 @@ class Config:
             warnings += _without_effect(layers[source])
         return self._with(layers, warnings, ignored)
 
+    def says_the_same_as(self, other: Config) -> _Bool:
+        return self._layers == other._layers
+
     def with_layer(self, source: Source, values: Values) -> Config:
         return self._with({**self._layers, source: values}, (), self.ignored)
 

@@ -33,7 +33,6 @@ class Entry(NamedTuple):
     """True if it goes on in the next line only because that is indented, in YAML."""
 
 
-UNCHANGED_MS = 250
 _MOST_MB = 10
 
 
@@ -47,23 +46,6 @@ def content_of(path: str) -> bytes:
     if len(content) > _MOST_MB << 20:
         raise ValueError(f"{path} is larger than {_MOST_MB} MB")
     return content
-
-
-def was_just_written(path: str, now_ms: int) -> bool:
-    """Who writes it may not be done yet: a part of it would be taken for all of it."""
-    try:
-        return 0 <= now_ms - os.stat(path).st_mtime_ns // 1_000_000 < UNCHANGED_MS
-    except OSError:
-        return False
-
-
-def says_nothing(path: str) -> bool:
-    """It is empty, or has nothing but comments."""
-    try:
-        lines = content_of(path).splitlines()
-    except (OSError, ValueError):
-        return False
-    return all(not line.strip() or line.lstrip()[:1] in b"#!" for line in lines)
 
 
 def _open_at_once(path: str, flags: int) -> int:

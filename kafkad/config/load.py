@@ -104,6 +104,8 @@ def _read(path: str) -> str:
             content = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if not content.strip():  # somebody emptied it, or is about to write it: by the defaults, retention would delete
+        raise ConfigError(f"{path}: is empty; to run by the defaults, leave --config away")
     as_java = java_text(content)
     if is_properties(path, as_java):
         return as_java

@@ -262,6 +262,9 @@ def test_unreadable_files(tmp_path: Path) -> None:
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe")
     assert problems(str(binary)) == [f"{binary}: is not a text file in UTF-8"]
+    empty = tmp_path / "empty.yaml"
+    empty.write_text(" \n")
+    assert problems(str(empty)) == [f"{empty}: is empty; to run by the defaults, leave --config away"]
 
 
 def test_properties_may_be_in_javas_own_encoding(tmp_path: Path) -> None:
