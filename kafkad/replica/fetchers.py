@@ -468,12 +468,8 @@ class Fetcher:
                 continue
             try:
                 await self._take_one(followed, data, turns, lost, later)
-            except KafkaError as error:
-                self._failed(followed, error, later)
             except Exception as error:
-                problem = f"has not taken what was fetched for it, for an internal error: {error!r}; trying again"
-                self._tell(followed, problem, error)
-                later.append(followed)
+                self._failed(followed, error, later)
             await turns.give_way()
         self._postpone(later)
         if lost:
@@ -481,13 +477,13 @@ class Fetcher:
         self._told = ""
 
     def _take_alone(self, key: Key | None, answer: OnePartition) -> None:
-        self._told = ""
         followed = None if key is None else self._followed[key]
         if followed is not None and followed.is_current:
             try:
                 self._take_records(followed, *answer, len(answer.records))
-            except KafkaError as error:
+            except Exception as error:
                 self._failed(followed, error)
+        self._told = ""
 
     async def _take_one(
         self, followed: Followed, data: PartitionData, turns: Turns, lost: list[Followed], later: list[Followed]
@@ -643,14 +639,17 @@ class Fetcher:
 
     # -- problems --------------------------------------------------------------------------------------------------
 
-    def _failed(self, followed: Followed, error: KafkaError, later: list[Followed] | None = None) -> None:
+    def _failed(self, followed: Followed, error: Exception, later: list[Followed] | None = None) -> None:
         """Of a disk that is lost the replica manager tells all its partitions; everything else is tried again."""
         if isinstance(error, StorageError):
             self._all.replicas.directory_failed(error)
-        else:
+        elif isinstance(error, KafkaError):
             self._tell(
                 followed, f"cannot take what broker {self._leader}, its leader, sent: {error}; fetching it again"
             )
+        else:
+            problem = f"has not taken what was fetched for it, for an internal error: {error!r}; trying again"
+            self._tell(followed, problem, error)
         if later is None:
             self._postpone([followed])
         else:

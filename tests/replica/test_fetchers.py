@@ -299,6 +299,30 @@ def test_an_internal_error_with_what_was_fetched_is_told_once(
     )
 
 
+def test_an_internal_error_with_what_was_fetched_alone_is_told_once(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def append_copied(log: Log, view: memoryview, epoch: int | None = None) -> None:
+        raise ZeroDivisionError("ours")
+
+    first = follower.partitions[0]
+    records = many(10, 1)
+    leader = alone(follower, monkeypatch, records)
+    follower.follow(first)
+    leader.answer(fetched(first, many(5, 5)))
+    follower.work()
+    monkeypatch.setattr(Log, "append_copied", append_copied)
+    for _ in range(3):
+        leader.answer(fetched(first, records))
+        follower.work()
+        follower.work(after_ms=BACKOFF_MS)
+    assert leader.asked == [[(0, 5)], *[[(0, 10)]] * 4]
+    [record] = [record for record in caplog.records if record.exc_info]
+    assert record.getMessage() == (
+        "t-0 has not taken what was fetched for it, for an internal error: ZeroDivisionError('ours'); trying again"
+    )
+
+
 def test_many_small_batches_of_a_partition_alone_are_not_taken_in_the_turn_in_which_they_arrive(
     follower: Follower, ends: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
