@@ -200,11 +200,13 @@ class LogDirectory:
     def _all_kept(self) -> Iterator[tuple[TopicPartition, Log]]:
         return chain(self.replaced.items(), self.all_logs())
 
-    def collect_recovery_points(self) -> list[CheckpointWrite]:
-        """And first which logs are checked from further back: of these no other file tells."""
+    def collect_recovery_points(self) -> Iterator[CheckpointWrite]:
+        """And first which logs are checked from further back: of these no other file tells. Each is collected when
+        it is asked for: what is collected counts as about to be written, and none is behind one that a disk refuses."""
         damaged = {tp: at for tp, log in self._all_kept() if (at := log.segments.damaged_from) != NOWHERE}
+        yield self.checkpoint(DAMAGED_OFFSETS, damaged)
         recovery_points = {tp: log.durability.recovery_point for tp, log in self._all_kept()}
-        return [self.checkpoint(DAMAGED_OFFSETS, damaged), self.checkpoint(RECOVERY_POINTS, recovery_points)]
+        yield self.checkpoint(RECOVERY_POINTS, recovery_points)
 
     def holds(self, log: Log) -> bool:
         tp = log.topic_partition

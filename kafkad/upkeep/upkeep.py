@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 
 from kafkad.config import Config
@@ -143,7 +143,7 @@ class Upkeep:
         """The cleaner writes what it has just compacted; logs may have been deleted or cut back since."""
         await self._write(directory, lambda: [directory.collect_cleaned_offsets()])
 
-    async def _write(self, directory: LogDirectory, collect: Callable[[], list[CheckpointWrite]]) -> None:
+    async def _write(self, directory: LogDirectory, collect: Callable[[], Iterable[CheckpointWrite]]) -> None:
         """One after the other: none behind one that the disk refuses."""
         if directory.failure is None:
             for write in collect():

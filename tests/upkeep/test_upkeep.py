@@ -120,7 +120,7 @@ def test_nothing_is_called_for_each_log_while_checkpoints_are_collected(jobs: Jo
     def collect() -> None:
         jobs.logs.collect_high_watermarks(jobs.replicas.high_watermarks(jobs.logs.logs))
         for directory in jobs.logs.directories:
-            directory.collect_recovery_points()
+            list(directory.collect_recovery_points())
             directory.collect_start_offsets()
 
     create(1)
@@ -305,6 +305,7 @@ def test_a_checkpoint_that_cannot_be_written_keeps_no_other(jobs: Jobs, monkeypa
     with pytest.raises(StorageError):
         jobs.do(partial(jobs.upkeep.write_recovery_points, bad))
     assert disk.refused == 1, "which logs are checked from further back comes first"
+    assert not bad.says_too_much_of(jobs.log(BAD)), "the other is not about to be written"
     jobs.do(partial(jobs.upkeep.write_recovery_points, good))
     assert Path(jobs.good, "recovery-point-offset-checkpoint").read_text() == "0\n1\ngood 0 60\n"
 
