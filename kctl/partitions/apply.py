@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import update_wrapper
-from itertools import count, takewhile
-from typing import Any, NamedTuple, TypeVar
+from itertools import chain, count, takewhile
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import click
 
@@ -120,8 +121,8 @@ def read_plan(path: str) -> Plan:
 def carry_out(
     session: Session, path: str, plan: Plan, options: Options, *, save: bool = False, unable: Sequence[KctlError] = ()
 ) -> int:
-    """`save`: the plan has no file yet; it gets one, for another run to go on with. `unable`: what of all that was
-    asked for cannot be done, and so is not in the plan."""
+    """`save`: the plan has no file yet; it gets one, called `path` or nearly so, for another run to go on with.
+    `unable`: what of all that was asked for cannot be done, and so is not in the plan."""
     return _carry_out(session, path, plan, options, save=save, unable=unable) or exit_code(unable)
 
 
@@ -130,6 +131,7 @@ def _carry_out(
 ) -> int:
     seen = plan_status(session, plan.places)
     _check(session, plan, seen, options)
+    path = unused(path) if save else path
     plan_throttle = PlanThrottle(session, StateFile(path), options.rate)
     if not seen.missing:
         note(session.settings, "every replica is in its place already")
@@ -139,7 +141,8 @@ def _carry_out(
     if not change.confirmed(f"Move {counted(seen.missing, 'partition')}, copying {size}?"):
         return Exit.DONE
     if save:
-        write_plan(path, plan.places, session)
+        path = save_plan(path, plan.places, session)
+        plan_throttle = PlanThrottle(session, StateFile(path), options.rate)
         note(session.settings, f"wrote {path}")
     rollback = rollback_of(path, seen.entries, session)
     _write_rollback(rollback, seen.entries, session)
@@ -239,9 +242,27 @@ def _listed(things: Sequence[object], most: int = 5) -> str:
     return words if len(things) <= most else f"{words} (+{len(things) - most})"
 
 
-def write_plan(path: str, places: Mapping[TopicPartition, Place], session: Session) -> None:
-    with open(path, "w", encoding="utf-8") as file:
+def write_plan(
+    path: str, places: Mapping[TopicPartition, Place], session: Session, mode: Literal["w", "x"] = "w"
+) -> None:
+    with open(path, mode, encoding="utf-8") as file:
         file.write(render_plan(places, session.cluster.cluster_id))
+
+
+def save_plan(path: str, places: Mapping[TopicPartition, Place], session: Session) -> str:
+    """The path of the plan's file, which is new: another kctl may have been started in the same second."""
+    while True:
+        path = unused(path)
+        with suppress(FileExistsError):
+            write_plan(path, places, session, "x")
+            return path
+
+
+def unused(path: str) -> str:
+    """The path, or one with a number that no rollback file has, where a plan or what is left of its throttle has it."""
+    stem, extension = os.path.splitext(path)
+    names = chain([path], (f"{stem}_{number}{extension}" for number in count(2)))
+    return next(name for name in names if not os.path.lexists(name) and not os.path.lexists(StateFile(name).path))
 
 
 _BACK = "rollback-"

@@ -21,6 +21,7 @@ from kctl.partitions.snapshot import Snapshot
 from kctl.partitions.throttle_settings import BROKER, RATES, Setting, Throttle
 from kctl.reach.session import Cluster
 from kctl.settings import Settings
+from tests.kctl.conftest import session_of
 
 
 class FakeCluster:
@@ -122,3 +123,46 @@ def test_a_throttle_that_others_have_changed_is_not_forgotten_for_a_broker_that_
     moves.clear()
     PlanThrottle(session, state, None).take_off()
     assert not there, "the next run does it"
+
+
+def test_plans_that_are_saved_in_the_same_second_have_files_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    cluster = FakeCluster(4)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plan_execution, "take", cluster.take)
+    monkeypatch.setattr(plan_execution, "begin_moves", cluster.begin)
+    monkeypatch.setattr(plan_execution, "choose_directories", lambda session, paths: {})
+    session = session_of(1, 2)
+    session.settings.yes = True
+    options = apply.Options(wait=False, additional=True)
+
+    def reassigned(number: int) -> str:
+        """Its file."""
+        plan = Plan({TopicPartition("t", number): Place((2,))})
+        assert apply.carry_out(session, "reassign-now.json", plan, options, save=True) == Exit.DONE
+        told = capsys.readouterr().err
+        path = next(line.removeprefix("wrote ") for line in told.splitlines() if line.startswith("wrote reassign"))
+        assert apply.read_plan(path).places == plan.places
+        assert list(apply.read_plan(f"rollback-{path}").places) == list(plan.places)
+        assert f"finish: kctl partitions apply {path}\n" in told
+        return path
+
+    assert [reassigned(0), reassigned(1)] == ["reassign-now.json", "reassign-now_2.json"]
+    StateFile("reassign-now_3.json").write(Throttle("another", 1, {}, {}))
+    assert reassigned(2) == "reassign-now_4.json"
+    assert list(apply.read_plan("reassign-now.json").places) == [TopicPartition("t", 0)]
+
+
+def test_a_saved_plan_leaves_alone_the_state_of_another_of_its_second(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = FakeCluster(1)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plan_execution, "take", cluster.take)
+    session = session_of(1, 2)
+    StateFile("reassign-now.json").write(Throttle("c", 1_000_000, {}, {}))
+    plan = Plan({TopicPartition("t", 0): Place((1,))})
+    options = apply.Options(additional=True)
+    assert apply.carry_out(session, "reassign-now.json", plan, options, save=True) == Exit.DONE
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("reassign")] == ["reassign-now.json.state"]
