@@ -17,7 +17,18 @@ from kafkad.log.swap import DELETED
 from kafkad.names import TopicPartition
 from kafkad.wire.records import RecordsError, iter_records
 from kctl.segments import verdicts
-from kctl.segments.files import FILES, Batch, Damage, Segment, place_text, read_batches, segments_in, span_text
+from kctl.segments.files import (
+    BROKERS,
+    FILES,
+    Batch,
+    Damage,
+    Segment,
+    brokers_in,
+    place_text,
+    read_batches,
+    segments_in,
+    span_text,
+)
 from kctl.segments.verdicts import Start, Verdict
 from kctl.texts.output import counted
 
@@ -254,10 +265,19 @@ def is_doomed(partition: str) -> bool:
 # --- what belongs to the whole log directory
 
 
+class Owner(NamedTuple):
+    """The broker that a log directory belongs to."""
+
+    cluster_id: str | None
+    broker_id: int
+
+
 class LogDirectory(NamedTuple):
     """The files that describe a log directory; for a partition's directory, those of the directory above it."""
 
     path: str
+    owner: Owner | None
+    """None if nothing in it says so."""
     clean: bool
     in_use: bool
     recovery_points: Mapping[TopicPartition, int]
@@ -280,7 +300,7 @@ def read_directory(path: str) -> LogDirectory:
 
     clean = os.path.exists(os.path.join(path, checkpoint.CLEAN_SHUTDOWN))
     points, starts = offsets(checkpoint.RECOVERY_POINTS), offsets(checkpoint.START_OFFSETS)
-    return LogDirectory(path, clean, is_taken(path), points, starts)
+    return LogDirectory(path, _owner(path), clean, is_taken(path), points, starts)
 
 
 def check_directory(whole: LogDirectory, checked: Mapping[str, Checked]) -> Iterator[Finding]:
@@ -298,7 +318,7 @@ def check_directory(whole: LogDirectory, checked: Mapping[str, Checked]) -> Iter
         found = parse_name(entry.name)
         if found is not None and found.kind is Kind.DELETED:
             ends.setdefault(found.topic_partition, None)  # checkpoints name it for some seconds more
-        elif found is None and entry.name != _REMOTE_INDEXES:
+        elif found is None and entry.name != _REMOTE_INDEXES and not (entry.name == BROKERS and brokers_in(path)):
             yield Finding.of("warn", entry.path, "its name is not that of a partition", verdicts.NO_PARTITION)
     for file_name in _CHECKPOINTS:
         yield from _check_offsets(os.path.join(path, file_name), ends)
@@ -340,29 +360,40 @@ def _check_offsets(path: str, ends: Mapping[TopicPartition, int | None]) -> Iter
             )
 
 
-def check_together(directories: Mapping[str, Mapping[str, Checked]]) -> Iterator[Finding]:
-    """Findings across the directories of one broker: those that contradict each other."""
-    seen: dict[TopicPartition, str] = {}
-    first: dict[str, tuple[str, str]] = {}
-    for directory, checked in directories.items():
-        for partition in checked:
+def check_together(directories: Iterable[tuple[LogDirectory, Iterable[str]]]) -> Iterator[Finding]:
+    """Findings across log directories, each with its partitions: those of one broker that contradict each other. One
+    that may be anybody's counts as every broker's."""
+    seen: dict[TopicPartition, list[tuple[Owner | None, str]]] = {}
+    first: dict[int, LogDirectory] = {}
+    for directory, partitions in directories:
+        owner = directory.owner
+        for partition in partitions:
             name = parse_name(os.path.basename(partition))
             if name is None or name.kind is not Kind.CURRENT:
                 continue
-            other = seen.setdefault(name.topic_partition, partition)
-            if other != partition:
+            others = seen.setdefault(name.topic_partition, [])
+            other = next((path for who, path in others if None in (who, owner) or who == owner), None)
+            if other is not None:
                 yield Finding.of("error", partition, f"is in {os.path.dirname(other)} too", verdicts.TWICE)
-        for what, value in _identity(directory):
-            where, known = first.setdefault(what, (directory, value))
-            if known != value:
-                path = os.path.join(directory, checkpoint.META_PROPERTIES)
-                problem = f"{what} {value}, where {where} has {known}"
-                yield Finding.of("error", path, problem, verdicts.of_other_broker(what))
+            others.append((owner, partition))
+        if owner is not None and owner.cluster_id is not None:
+            known = first.setdefault(owner.broker_id, directory)
+            if known.owner != owner:
+                yield _of_other_cluster(directory, known)
 
 
-def _identity(directory: str) -> list[tuple[str, str]]:
-    try:
+def _of_other_cluster(directory: LogDirectory, known: LogDirectory) -> Finding:
+    assert directory.owner is not None and known.owner is not None  # by these they were compared
+    path = os.path.join(directory.path, checkpoint.META_PROPERTIES)
+    ids = f"{directory.owner.cluster_id}, where {known.path} has {known.owner.cluster_id}"
+    problem = f"broker.id {directory.owner.broker_id} and cluster.id {ids}"
+    return Finding.of("warn", path, problem, verdicts.OTHER_CLUSTER)
+
+
+def _owner(directory: str) -> Owner | None:
+    with suppress(checkpoint.CheckpointError):  # `check_directory` tells of it
         meta = checkpoint.read_meta_properties(os.path.join(directory, checkpoint.META_PROPERTIES), FILES)
-    except checkpoint.CheckpointError:
-        return []
-    return [] if meta is None else [("broker.id", str(meta.broker_id)), ("cluster.id", str(meta.cluster_id))]
+        if meta is not None:
+            return Owner(meta.cluster_id, meta.broker_id)
+    above, name = os.path.split(os.path.abspath(directory))
+    return Owner(None, int(name)) if os.path.basename(above) == BROKERS and name.isdecimal() else None

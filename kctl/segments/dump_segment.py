@@ -15,7 +15,7 @@ from kctl.command.verb import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
 from kctl.segments import values
 from kctl.segments.columns import ALL_COLUMNS, BATCH_COLUMNS, DECODED_COLUMNS, RECORD_COLUMNS
-from kctl.segments.files import Segment, is_log, segments_of
+from kctl.segments.files import Segment, brokers_in, is_log, segments_of
 from kctl.segments.kafka_text import Decoder, LogText, sound_batches
 from kctl.segments.ranges import EVERYTHING, OffsetRange, TimeRange
 from kctl.segments.rows import Shown, batch_rows, record_rows
@@ -103,6 +103,8 @@ def dump_segment(settings: Settings, /, paths: tuple[str, ...], **options: Any) 
     for path in paths:
         if os.path.isdir(path) or is_log(path):
             dump.logs(segments_of(path))
+            for other in brokers_in(path):
+                note(settings, f"{other} is of another broker of the host: nothing of it was printed")
         else:
             dump.other(path)
     dump.complain()

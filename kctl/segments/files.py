@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkad.log.batches import BadBatch, header_at, read_whole
+from kafkad.log.checkpoint import META_PROPERTIES
 from kafkad.log.files import Files, LogFile
 from kafkad.log.names import base_of, parse_name
 from kafkad.wire.records import BASE_OFFSET, HEADER_SIZE, LENGTH, PREFIX_SIZE, BatchHeader, Header, crc_matches
 from kctl.errors import Exit, KctlError
 
 FILES = Files()
+BROKERS = "brokers"
+"""`kafkad --brokers N` keeps the log directories of all brokers but the first in `brokers/ID` of the first one's."""
 
 _CHUNK = 4 << 20
 _CANDIDATE = rb"(?s)(?=\x00\x00.{6}(?!\x00{4})[\x00-\x3f].{3}.{4}[\x00-\x02])"
@@ -93,6 +96,21 @@ def partitions_in(directory: str) -> list[str]:
     return [os.path.join(directory, name) for name in found]
 
 
+def brokers_in(directory: str) -> list[str]:
+    """The log directories of other brokers that are in one of a host's first broker, in the order of their ids."""
+    try:
+        entries = list(os.scandir(os.path.join(directory, BROKERS)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = [entry for entry in entries if entry.name.isdecimal() and entry.is_dir() and _is_used(entry.path)]
+    return [entry.path for entry in sorted(found, key=lambda entry: int(entry.name))]
+
+
+def _is_used(directory: str) -> bool:
+    """A broker has started with this log directory."""
+    return os.path.exists(os.path.join(directory, META_PROPERTIES)) or bool(partitions_in(directory))
+
+
 def _partition_order(name: str) -> tuple[str, int, str]:
     parsed = parse_name(name)
     assert parsed is not None
@@ -121,7 +139,8 @@ def segments_of(path: str) -> list[Segment]:
     if not found:
         found = [segment for partition in partitions_in(path) for segment in segments_in(partition)]
     if not found:
-        raise KctlError(f"{path}: no segment found", exit_code=Exit.NOT_FOUND)
+        hints = tuple(f"{other} is of another broker of the host" for other in brokers_in(path))
+        raise KctlError(f"{path}: no segment found", exit_code=Exit.NOT_FOUND, hints=hints)
     return found
 
 

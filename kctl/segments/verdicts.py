@@ -120,12 +120,9 @@ PAST_THE_END = Verdict(
     "it is cut back to the end of the log", "if another replica has what is lost, that one must lead; else none"
 )
 NO_PARTITION = Verdict("Kafka does not start; kafkad passes it over", "move it to another place")
+OTHER_CLUSTER = Verdict("a broker that has both does not start", "give a broker only directories of one cluster.id")
 TWICE = Verdict("neither Kafka nor kafkad starts", "with the broker stopped, move away the one that lags behind")
 
 
 def of_start_offset(offset: int) -> Verdict:
     return Verdict(f"the log goes on at {offset}, and what is there is given up", PAST_THE_END.action)
-
-
-def of_other_broker(name: str) -> Verdict:
-    return Verdict("neither Kafka nor kafkad starts", f"give the broker only directories of one {name}")

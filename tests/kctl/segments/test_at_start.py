@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.config import several
 from kafkad.log import lock
 from kctl.errors import Exit
 from kctl.segments import verdicts
@@ -112,14 +113,92 @@ def test_a_file_that_is_wrong_everywhere_does_not_fill_the_screen(kctl: Kctl, tm
     assert re.fullmatch(r"and \d+ more of this file", found[-1]["problem"])
 
 
+def of_broker(directory: Path, broker: int, cluster: str = "c") -> Path:
+    """A log directory of it, with a partition."""
+    put(directory, "dmg-clean-0", 89)
+    (directory / "meta.properties").write_text(f"version=0\nbroker.id={broker}\ncluster.id={cluster}\n")
+    return directory
+
+
 def test_directories_of_one_broker_are_compared(kctl: Kctl, tmp_path: Path) -> None:
-    for name in "one", "two":
-        put(tmp_path / name, "dmg-clean-0", 89)
-    (tmp_path / "two" / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=d\n")
-    ran = kctl("check-log", "-o", "csv", "--columns", "file,problem", tmp_path / "one", tmp_path / "two", "--jobs", 2)
+    one, two = of_broker(tmp_path / "one", 1), of_broker(tmp_path / "two", 1)
+    ran = kctl("check-log", "-o", "csv", "--columns", "file,problem", one, two, "--jobs", 2)
     assert ran.code == Exit.FINDINGS
-    assert ran.out.splitlines()[1:] == [
-        f"{tmp_path}/two/dmg-clean-0,is in {tmp_path}/one too",
-        f'{tmp_path}/two/meta.properties,"cluster.id d, where {tmp_path}/one has c"',
-    ]
+    assert ran.out.splitlines()[1:] == [f"{two}/dmg-clean-0,is in {one} too"]
     assert ran.err.startswith("2 partitions, ")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "problems"),
+    [
+        ((1, "c"), (2, "c"), []),
+        ((1, "c"), (2, "d"), []),
+        ((1, "c"), (1, "d"), ["broker.id 1 and cluster.id d, where ONE has c"]),
+        ((1, "c"), None, ["is in ONE too", "is missing"]),
+        (None, (1, "c"), ["is in ONE too", "is missing"]),
+    ],
+)
+def test_replicas_of_several_brokers_are_not_there_twice(
+    kctl: Kctl, tmp_path: Path, first: tuple[int, str] | None, second: tuple[int, str] | None, problems: list[str]
+) -> None:
+    for name, identity in (("one", first), ("two", second)):
+        of_broker(tmp_path / name, *(identity or (1, "c")))
+        if identity is None:
+            (tmp_path / name / "meta.properties").unlink()
+    found = findings(kctl, tmp_path / "one", tmp_path / "two")
+    assert sorted(item["problem"].replace(str(tmp_path / "one"), "ONE") for item in found) == problems
+
+
+def test_several_brokers_are_summed_up_one_by_one(kctl: Kctl, tmp_path: Path) -> None:
+    one, two = of_broker(tmp_path / "one", 1), of_broker(tmp_path / "two", 2)
+    (two / "lost+found").mkdir()
+    told = re.sub(r" [\d.]+ KB", " SIZE", kctl("check-log", one, two).err).splitlines()
+    assert told[:2] == [
+        f"broker 1 of cluster c: 1 partition, SIZE, 0 findings in {one}",
+        f"broker 2 of cluster c: 1 partition, SIZE, 1 finding in {two}",
+    ]
+    assert told[2].startswith("2 partitions, SIZE, 1 finding, ")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """The data directory of `kafkad --brokers 3`; the second broker has lost a meta.properties."""
+    of_broker(tmp_path, 0)
+    of_broker(tmp_path / several.DIRECTORY / "1", 1)
+    of_broker(tmp_path / several.DIRECTORY / "10", 10)
+    (tmp_path / several.DIRECTORY / "1" / "meta.properties").unlink()
+    (tmp_path / several.DIRECTORY / "12").mkdir()
+    return tmp_path
+
+
+def test_the_brokers_of_a_host_are_all_checked(kctl: Kctl, host: Path) -> None:
+    (host / "brokers" / "10" / "dmg-clean-0" / f"{0:020d}.index").unlink()
+    found = [(item["file"].removeprefix(f"{host}/"), item["problem"]) for item in findings(kctl, host)]
+    assert found == [
+        ("brokers/1/meta.properties", "is missing"),
+        (f"brokers/10/dmg-clean-0/{0:020d}.index", "is missing"),
+    ]
+    assert "broker 10 of cluster c: 1 partition, " in kctl("check-log", host, host / "brokers" / "10").err
+    assert kctl("check-log", host, host / "brokers" / "10").err.count("broker 10") == 1
+
+
+def test_the_first_broker_of_a_host_may_have_no_partition(kctl: Kctl, host: Path) -> None:
+    shutil.rmtree(host / "dmg-clean-0")
+    (host / "recovery-point-offset-checkpoint").unlink()
+    assert [item["problem"] for item in findings(kctl, host)] == ["is missing"]
+    ran = kctl("dump-segment", host)
+    assert ran.code == Exit.NOT_FOUND
+    assert f"{host}/brokers/1 is of another broker of the host" in ran.err
+
+
+def test_a_directory_that_is_called_as_that_of_a_hosts_brokers_is_a_finding(kctl: Kctl, tmp_path: Path) -> None:
+    of_broker(tmp_path, 0)
+    (tmp_path / "brokers" / "12").mkdir(parents=True)
+    [found] = findings(kctl, tmp_path)
+    assert (found["file"], found["problem"]) == (f"{tmp_path}/brokers", "its name is not that of a partition")
+
+
+def test_what_is_not_printed_of_a_host_is_named(kctl: Kctl, host: Path) -> None:
+    told = kctl("dump-segment", host, "--max-records", 1).err
+    for broker in (1, 10):
+        assert f"{host}/brokers/{broker} is of another broker of the host: nothing of it was printed\n" in told
