@@ -53,17 +53,17 @@ class Checked(NamedTuple):
 
 def check(directory: str) -> list[Problem]:
     """Everything that is wrong with one partition."""
-    return examine(directory).problems
+    return examine(directory, Files()).problems
 
 
-def examine(directory: str) -> Checked:
-    return _Check(directory).run()
+def examine(directory: str, files: Files) -> Checked:
+    return _Check(directory, files).run()
 
 
 class _Check:
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, files: Files) -> None:
         self.directory = directory
-        self.files = Files()
+        self.files = files
         self.problems: list[Problem] = []
         self.end = 0
         self.names = set(os.listdir(directory))

@@ -27,7 +27,7 @@ def holder(fd: int) -> int:
 def is_taken(directory: str) -> bool:
     """True if a broker is using the directory."""
     try:
-        fd = os.open(os.path.join(directory, LOCK), os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(os.path.join(directory, LOCK), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:

@@ -175,7 +175,7 @@ class Journal:
 def read(path: str, replay: Callable[[bytes], None]) -> None:
     """`replay` of each frame of a journal that another process may have open: nothing is locked and nothing changed. A
     frame that is being written just now is left out."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         content = _read_all(fd)
     finally:

@@ -15,7 +15,7 @@ from kctl.configs.values import in_units_of_brokers, with_meaning
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note
-from kctl.texts.text_files import decoded
+from kctl.texts.text_files import content_of, decoded
 
 COLUMNS = (
     Column("name", "The setting's name."),
@@ -105,8 +105,7 @@ def differences(left: Mapping[str, str | None], right: Mapping[str, str | None])
 
 def read_settings(path: str) -> dict[str, str | None]:
     """The settings of a file with lines NAME=VALUE, as in server.properties, or with a YAML mapping."""
-    with open(path, "rb") as file:
-        content = file.read()
+    content = content_of(path)
     text = java_text(content)
     if is_properties(path, text):
         return {each.name: in_units_of_brokers(each.name, each.value) for each in parse_properties(text)}

@@ -28,6 +28,7 @@ from kctl.reach.session import Session
 from kctl.texts.output import note, render_errors, time_text
 from kctl.texts.parsing import parse_time_ms
 from kctl.texts.scopes import Scope, parse_scope
+from kctl.texts.text_files import content_of
 
 _NAMED = 5
 """Groups that are named where they are many."""
@@ -156,7 +157,7 @@ def _file(path: str | None) -> dict[str, dict[TopicPartition, int]] | None:
     """The offsets by group; those of a file that names no groups are for all of them, and stand under ""."""
     if path is None:
         return None
-    text = sys.stdin.read() if path == "-" else Path(path).read_bytes().decode(errors="replace")
+    text = sys.stdin.read() if path == "-" else content_of(path).decode(errors="replace")
     found: dict[str, dict[TopicPartition, int]] = {}
     for one in parse_offsets(text.removeprefix(_BYTE_ORDER_MARK), "standard input" if path == "-" else path):
         found.setdefault(one.group, {})[one.where] = one.offset

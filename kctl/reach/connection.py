@@ -22,7 +22,7 @@ from kafkad.wire.apis import APIS, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.primitives import EncodeError, MalformedError
 from kafkad.wire.schema import Request, read, span
-from kctl.errors import Exit, KctlError, code_name
+from kctl.errors import Exit, KctlError, code_name, of_file
 from kctl.reach.access import Access
 from kctl.settings import DEFAULT_TIMEOUT
 from kctl.texts.spelling import quote
@@ -398,6 +398,8 @@ def _tried(address: Address, access: Access, deadline: float, alone: bool) -> Co
     except KctlError as error:
         return error
     except Exception as error:  # a defect in a thread must not leave the one who waits for it alone
+        if isinstance(error, OSError) and error.filename:  # a store, or the file of a secret
+            return of_file(error)
         return KctlError(f"{address}  {type(error).__name__}: {error}")
 
 

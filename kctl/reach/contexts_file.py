@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
-from kctl.texts.text_files import decoded
+from kctl.texts.text_files import decoded, opened
 
 OTHERS = "properties"
 """The field of a context with the settings that were imported and say nothing to kctl."""
@@ -45,7 +45,7 @@ def path(environment: Mapping[str, str]) -> str:
 def read(file: str) -> Contexts:
     """No file is an empty one."""
     try:
-        with open(file, "rb") as stream:
+        with opened(file) as stream:
             _check_mode(file, os.fstat(stream.fileno()).st_mode)
             text = decoded(stream.read(), file)
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kafkad.jaas import parse_jaas
 from kafkad.properties import java_text, parse_properties
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.texts.text_files import content_of
 
 _FIELDS = {
     "bootstrap.servers": "bootstrap",
@@ -131,5 +132,4 @@ def _log_in(line: str, done: Translated) -> None:
 
 def read(file: str) -> dict[str, str]:
     """As Kafka's own clients read it."""
-    with open(file, "rb") as stream:
-        return {each.name: each.value for each in parse_properties(java_text(stream.read()))}
+    return {each.name: each.value for each in parse_properties(java_text(content_of(file)))}

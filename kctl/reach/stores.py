@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kctl.errors import Exit, KctlError
 from kctl.reach.access import Access, Secret
-from kctl.texts.text_files import text_of
+from kctl.texts.text_files import content_of, text_of
 
 if TYPE_CHECKING:
     import ssl
@@ -38,8 +38,7 @@ def kind_of(store: str) -> str:
     """PEM or PKCS12; `store` is a file, or PEM itself. KctlError for what kctl cannot read, with the way out."""
     if store.lstrip().startswith(_PEM_BEGIN):
         return "PEM"
-    with open(_path(store), "rb") as file:
-        data = file.read()
+    data = content_of(_path(store))
     if _PEM_BEGIN.encode() in data:
         return "PEM"
     kind = next((kind for start, kind in _KINDS.items() if data.startswith(start)), None)

@@ -74,15 +74,18 @@ def check_partition(directory: str, start: Start, now_s: float, deep: bool, atte
         if isinstance(error, FileNotFoundError) and start.in_use and attempts > 1:
             return check_partition(directory, start, now_s, deep, attempts - 1)
         file = os.fsdecode(error.filename) if error.filename else directory
-        problem = f"cannot be read: {error.strerror or error}"
-        return Checked(None, 0, [Finding.of("error", file, problem, verdicts.UNREADABLE)])
+        return Checked(None, 0, [_unreadable(file, error)])
+
+
+def _unreadable(file: str, error: OSError) -> Finding:
+    return Finding.of("error", file, f"cannot be read: {error.strerror or error}", verdicts.UNREADABLE)
 
 
 def _check_partition(directory: str, start: Start, now_s: float, deep: bool) -> Checked:
     segments = segments_in(directory)
     bases = [segment.base for segment in segments]
     following = dict(zip_longest(bases, bases[1:]))
-    found = examine(directory)
+    found = examine(directory, FILES)
     end = found.end
     unreadable = {problem.path for problem in found.problems if problem.stops}
     findings = [_finding(problem, following, start) for problem in found.problems if problem.path not in unreadable]
@@ -295,7 +298,7 @@ def read_directory(path: str) -> LogDirectory:
     def offsets(name: str) -> Mapping[TopicPartition, int]:
         try:
             return checkpoint.read_offsets(os.path.join(path, name), FILES)
-        except checkpoint.CheckpointError:
+        except (checkpoint.CheckpointError, OSError):
             return {}  # `check_directory` tells of it
 
     clean = os.path.exists(os.path.join(path, checkpoint.CLEAN_SHUTDOWN))
@@ -322,12 +325,7 @@ def check_directory(whole: LogDirectory, checked: Mapping[str, Checked]) -> Iter
             yield Finding.of("warn", entry.path, "its name is not that of a partition", verdicts.NO_PARTITION)
     for file_name in _CHECKPOINTS:
         yield from _check_offsets(os.path.join(path, file_name), ends)
-    meta = os.path.join(path, checkpoint.META_PROPERTIES)
-    try:
-        if checkpoint.read_meta_properties(meta, FILES) is None:
-            yield Finding.of("warn", meta, MISSING, verdicts.NO_META_PROPERTIES)
-    except checkpoint.CheckpointError as error:
-        yield _broken_checkpoint(meta, error)
+    yield from _check_meta_properties(os.path.join(path, checkpoint.META_PROPERTIES))
 
 
 _REMOTE_INDEXES = "remote-log-index-cache"
@@ -341,11 +339,24 @@ _CHECKPOINTS = (
 )
 
 
+def _check_meta_properties(path: str) -> Iterator[Finding]:
+    try:
+        if checkpoint.read_meta_properties(path, FILES) is None:
+            yield Finding.of("warn", path, MISSING, verdicts.NO_META_PROPERTIES)
+    except checkpoint.CheckpointError as error:
+        yield _broken_checkpoint(path, error)
+    except OSError as error:
+        yield _unreadable(path, error)
+
+
 def _check_offsets(path: str, ends: Mapping[TopicPartition, int | None]) -> Iterator[Finding]:
     try:
         offsets = checkpoint.read_offsets(path, FILES)
     except checkpoint.CheckpointError as error:
         yield _broken_checkpoint(path, error)
+        return
+    except OSError as error:
+        yield _unreadable(path, error)
         return
     for partition, offset in offsets.items():
         end = ends.get(partition)
@@ -391,7 +402,7 @@ def _of_other_cluster(directory: LogDirectory, known: LogDirectory) -> Finding:
 
 
 def _owner(directory: str) -> Owner | None:
-    with suppress(checkpoint.CheckpointError):  # `check_directory` tells of it
+    with suppress(checkpoint.CheckpointError, OSError):  # `check_directory` tells of it
         meta = checkpoint.read_meta_properties(os.path.join(directory, checkpoint.META_PROPERTIES), FILES)
         if meta is not None:
             return Owner(meta.cluster_id, meta.broker_id)

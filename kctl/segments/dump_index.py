@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from kafkad.log.check import Problem, check
+from kafkad.log.check import Problem, examine
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError
+from kctl.segments.files import FILES
 from kctl.segments.index_files import FileKind, Rows, read_rows
 from kctl.segments.lookup import Search, search
 from kctl.settings import Settings
@@ -86,7 +87,7 @@ def _verify(settings: Settings, files: Sequence[str]) -> int:
         os.stat(path)
         directory, name = os.path.split(os.path.abspath(path))
         if directory not in checked:
-            checked[directory] = check(directory)
+            checked[directory] = examine(directory, FILES).problems
         problems = [problem.text for problem in checked[directory] if os.path.basename(problem.path) == name]
         found += [{"file": path, "problem": text} for text in problems]
         if not problems:

@@ -1,14 +1,47 @@
-"""Reads text files: those that people write, and those that programs write for kctl."""
+"""Reads files that a command line or a setting names: those of people, and those that programs write for kctl."""
 
 from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
 
 from kctl.errors import Exit, KctlError
 
 
+@contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """The file, for reading. KctlError for what might never begin or end, as a named pipe that nobody writes to."""
+    with open(path, "rb", opener=_open_at_once) as stream:
+        status = os.fstat(stream.fileno())
+        ends = stat.S_ISREG(status.st_mode) or os.path.samestat(status, os.stat(os.devnull))
+        if not ends and not _is_handed_over(path):
+            hints = ("a pipe can be given as <(COMMAND), or as /dev/stdin",)
+            raise KctlError(f"{path} is no regular file", exit_code=Exit.USAGE, hints=hints)
+        os.set_blocking(stream.fileno(), True)
+        yield stream
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Where `open` would wait until somebody opens the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _is_handed_over(path: str) -> bool:
+    """It is a descriptor that whoever started kctl has opened for it, as a shell does for `<(COMMAND)`."""
+    return os.path.abspath(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+
+
+def content_of(path: str) -> bytes:
+    with opened(path) as stream:
+        return stream.read()
+
+
 def text_of(path: str) -> str:
     """The text of a file that a person wrote, or a program for kctl. KctlError if it is something else."""
-    with open(path, "rb") as stream:
-        return decoded(stream.read(), path)
+    return decoded(content_of(path), path)
 
 
 def decoded(data: bytes, path: str) -> str:

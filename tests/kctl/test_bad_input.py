@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -35,6 +36,55 @@ def test_a_file_that_is_no_text(on_broker: Kctl, tmp_path: Path, words: list[str
     segment.touch()
     ran = on_broker(*(word.format(file=file, segment=segment) for word in words))
     assert (ran.code, ran.err) == (Exit.USAGE, f"error: {file} is not a text file: byte 3 of it, 0xff, is not UTF-8\n")
+
+
+CONFIGURED = [
+    ["topics", "list", "--command-config", "{file}"],
+    ["topics", "list", "-X", "security.protocol=SSL", "-X", "ssl.truststore.location={file}"],
+    ["topics", "list", "-X", "security.protocol=SSL", "-X", "ssl.keystore.location={file}"],
+    ["groups", "reset-offsets", "g", "--from-file", "{file}", "-y"],
+]
+
+
+@pytest.mark.parametrize("words", [*FILES, *CONFIGURED], ids=lambda words: " ".join(words[:2]))
+@pytest.mark.timeout(20)
+def test_a_file_that_never_ends(on_broker: Kctl, tmp_path: Path, words: list[str]) -> None:
+    segment = tmp_path / "00000000000000000000.log"
+    segment.touch()
+    os.mkfifo(tmp_path / "pipe.json")
+    for file in (tmp_path / "pipe.json", "/dev/zero"):
+        ran = on_broker(*(word.format(file=file, segment=segment) for word in words))
+        assert ran.code == Exit.USAGE
+        assert ran.err.startswith(f"error: {file} is no regular file\n       a pipe can be given as <(COMMAND)")
+
+
+@pytest.mark.timeout(20)
+def test_a_file_of_contexts_that_never_ends(kctl: Kctl) -> None:
+    os.mkfifo(os.environ["KCTL_CONFIG"], 0o600)
+    ran = kctl("topics", "list")
+    assert (ran.code, ran.err.splitlines()[0]) == (Exit.USAGE, f"error: {os.environ['KCTL_CONFIG']} is no regular file")
+
+
+def test_a_pipe_that_a_shell_has_opened_and_nothing_are_files(broker: KafkadProcess, on_broker: Kctl) -> None:
+    def handed_over(text: str) -> str:
+        """As `<(…)` is; the command has not ended when it is read."""
+        reader, writer = os.pipe()
+        os.write(writer, text.encode())
+        os.close(writer)
+        return f"/dev/fd/{reader}"
+
+    topics = handed_over("topics: [{name: of-a-pipe, partitions: 1}]")
+    assert on_broker("topics", "create", "-f", topics, "-y").code == Exit.DONE
+    for config in (handed_over("client.id=of-a-pipe\n"), "/dev/null"):
+        assert on_broker("topics", "list", "of-a-pipe", "--command-config", config).code == Exit.DONE
+    differs = on_broker("configs", "diff", "topic/of-a-pipe", "-f", handed_over("retention.ms=7\n"))
+    assert differs.code == Exit.FINDINGS
+
+
+def test_a_directory_in_the_place_of_a_file(on_broker: Kctl, tmp_path: Path) -> None:
+    for words in (*FILES[:3], *CONFIGURED):
+        ran = on_broker(*(word.format(file=tmp_path) for word in words))
+        assert (ran.code, ran.err) == (Exit.FAILED, f"error: {tmp_path}: Is a directory\n"), words
 
 
 def test_a_file_of_contexts_that_is_no_text(kctl: Kctl) -> None:
@@ -91,6 +141,33 @@ def test_one_directory_of_several_is_not_there(kctl: Kctl, tmp_path: Path) -> No
     ]
     assert "1 partition" in ran.err, "the others are checked"
     assert kctl("check-log", tmp_path / "nowhere").code == Exit.NOT_FOUND
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "words", [["dump-segment"], ["dump-index"], ["dump-index", "--verify"], ["check-log"]], ids=" ".join
+)
+def test_special_files_among_those_of_a_log(kctl: Kctl, tmp_path: Path, words: list[str]) -> None:
+    log = tmp_path / "t-0" / f"{0:020d}.log"
+    log.parent.mkdir()
+    os.mkfifo(log)
+    os.mkfifo(log.with_suffix(".index"))
+    given = {"dump-segment": log, "dump-index": log.with_suffix(".index"), "check-log": log.parent}
+    ran = kctl(*words, given[words[0]], "-o", "csv")
+    assert "is no regular file" in f"{ran.out}{ran.err}"
+    assert ran.code == (Exit.FINDINGS if words == ["check-log"] else Exit.FAILED)
+
+
+@pytest.mark.timeout(20)
+def test_special_files_of_a_log_directory_are_findings(kctl: Kctl, tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020d}.log").touch()
+    names = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "meta.properties", ".lock")
+    for name in names:
+        os.mkfifo(tmp_path / name)
+    items = json.loads(kctl("check-log", tmp_path, "-o", "json").out)["items"]
+    told = {Path(item["file"]).name for item in items if item["problem"] == "cannot be read: is no regular file"}
+    assert told == {*names} - {".lock"}
 
 
 def test_a_terminal_that_lacks_the_signs(broker: KafkadProcess, on_broker: Kctl, tmp_path: Path) -> None:
@@ -206,3 +283,10 @@ def test_offsets_that_are_no_numbers(on_broker: Kctl, tmp_path: Path) -> None:
     for name, text in (("o.json", '[{"topic": "t", "partition": 0, "offset": 1e999}]'), ("o.csv", f"t,0,{MANY}\n")):
         (tmp_path / name).write_text(text)
         assert on_broker("groups", "reset-offsets", "g", "--from-file", tmp_path / name, "-y").code == Exit.USAGE
+
+
+@pytest.mark.timeout(20)
+def test_a_journal_of_metadata_that_never_ends(kctl: Kctl, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    ran = kctl("cluster", "zk", "ls", "/", "--data", tmp_path / "pipe")
+    assert (ran.code, "is not a kafkad metadata journal" in ran.err) == (Exit.FINDINGS, True)
