@@ -14,6 +14,7 @@ from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.reach.connection import only_reads
 from kctl.reach.session import Session
+from kctl.texts.documents import read_json
 from kctl.texts.output import keep_writing, print_lines
 from kctl.texts.parsing import LARGEST_INT16, whole_number
 
@@ -54,7 +55,7 @@ def raw(session: Session, api: str, fields: str, broker: int | None, api_version
         raise KctlError(what, exit_code=Exit.USAGE, hints=("leave -o out",))
     key = _key(api)
     try:
-        given = json.loads(sys.stdin.read() if fields == "-" else fields)
+        given = read_json(sys.stdin.read() if fields == "-" else fields)
     except ValueError as error:
         raise KctlError(f"the request is not JSON: {error}", exit_code=Exit.USAGE) from None
     request = from_json(request_class(key), given, APIS[key].name)

@@ -11,9 +11,10 @@ from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs import naming
 from kctl.configs.resources import Entry, Resource, described, is_secret, parse_resource
-from kctl.configs.values import in_units_of_brokers, with_meaning
+from kctl.configs.values import in_units_of_brokers, values_in_yaml, with_meaning
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
+from kctl.texts.documents import read_yaml
 from kctl.texts.output import Column, Row, note
 from kctl.texts.text_files import content_of, decoded
 
@@ -103,25 +104,18 @@ def differences(left: Mapping[str, str | None], right: Mapping[str, str | None])
     ]
 
 
-def read_settings(path: str) -> dict[str, str | None]:
+def read_settings(path: str) -> dict[str, str]:
     """The settings of a file with lines NAME=VALUE, as in server.properties, or with a YAML mapping."""
     content = content_of(path)
     text = java_text(content)
     if is_properties(path, text):
         return {each.name: in_units_of_brokers(each.name, each.value) for each in parse_properties(text)}
-    import yaml
-
     try:
-        document = yaml.safe_load(decoded(content, path))
-    except yaml.YAMLError as error:
-        what = f"{path} is neither NAME=VALUE lines nor YAML: {' '.join(str(error).split())}"
+        document = read_yaml(decoded(content, path))
+    except ValueError as error:
+        what = f"{path} is neither NAME=VALUE lines nor YAML: {error}"
         raise KctlError(what, exit_code=Exit.USAGE) from None
-    if not isinstance(document, dict) or any(isinstance(value, dict) for value in document.values()):
-        raise KctlError(f"{path} is not a mapping of setting names to values", exit_code=Exit.USAGE)
-    return {str(name): in_units_of_brokers(str(name), _text(value)) for name, value in document.items()}
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    if not isinstance(document, dict):
+        hints = ("write a line for each, NAME=VALUE or NAME: VALUE",)
+        raise KctlError(f"{path} is not a mapping of setting names to values", exit_code=Exit.USAGE, hints=hints)
+    return values_in_yaml(document, path)

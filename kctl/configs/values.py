@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.texts.output import duration_text, size_text
@@ -70,6 +70,22 @@ def parse_assignments(texts: Iterable[str]) -> list[Assignment]:
             raise KctlError(f"{assignment.name} is given twice", exit_code=Exit.USAGE)
         found[assignment.name] = assignment
     return list(found.values())
+
+
+def values_in_yaml(settings: Mapping[Any, Any], where: str) -> dict[str, str]:
+    """The values that a mapping of a YAML file gives settings; `name:` alone gives none."""
+    return {
+        str(name): in_units_of_brokers(str(name), _yaml_text(value, f"{where}: {name}"))
+        for name, value in settings.items()
+        if value is not None
+    }
+
+
+def _yaml_text(value: Any, what: str) -> str:
+    values = value if isinstance(value, list) else [value]
+    if any(each is None or isinstance(each, (dict, list)) for each in values):
+        raise KctlError(f"{what} must be a value or a list of values", exit_code=Exit.USAGE)
+    return ",".join(str(each).lower() if isinstance(each, bool) else str(each) for each in values)
 
 
 def in_units_of_brokers(name: str, value: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
+from kctl.texts.documents import read_json
 from kctl.texts.parsing import whole_number
 
 
@@ -56,10 +57,8 @@ def _from_csv(text: str, name: str) -> Iterator[FileOffset]:
 
 
 def _from_json(text: str, name: str) -> Iterator[FileOffset]:
-    import json
-
     try:
-        whole = json.loads(text)
+        whole = read_json(text)
     except ValueError as error:
         raise _bad(name, f"is not JSON: {error}") from None
     items = whole.get("items", []) if isinstance(whole, dict) else whole

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
+from kctl.texts.documents import read_json
 from kctl.texts.parsing import LARGEST_INT32, whole_number
 
 ANY = "any"
@@ -182,14 +183,10 @@ def _field(entry: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
 
 
 def _object(text: str, name: str) -> dict[str, Any]:
-    from json import JSONDecodeError, loads
-
     try:
-        whole = loads(text)
-    except JSONDecodeError as error:
-        _malformed(f"{name}: line {error.lineno}, column {error.colno}: {error.msg}; it is not JSON")
-    except ValueError as error:  # a number of thousands of digits
-        _malformed(f"{name}: {error}")
+        whole = read_json(text)
+    except ValueError as error:
+        _malformed(f"{name} is not JSON: {error}")
     if not isinstance(whole, dict):
         _malformed(f"{name}: it is not a JSON object")
     if whole.get("version", 1) != 1:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.texts.documents import read_yaml
 from kctl.texts.text_files import decoded, opened
 
 OTHERS = "properties"
@@ -50,16 +51,11 @@ def read(file: str) -> Contexts:
             text = decoded(stream.read(), file)
     except FileNotFoundError:
         return Contexts()
-    import yaml
-
     try:
-        return _checked(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}, file)
-    except yaml.YAMLError as error:
-        at = getattr(error, "problem_mark", None)
-        where = f", line {at.line + 1}" if at else ""
-        raise KctlError(
-            f"{file}{where}: {getattr(error, 'problem', None) or 'no YAML'}", exit_code=Exit.USAGE
-        ) from error
+        document = read_yaml(text)
+    except ValueError as error:
+        raise KctlError(f"{file} is not YAML: {error}", exit_code=Exit.USAGE) from None
+    return _checked(document or {}, file)
 
 
 def write(file: str, contexts: Contexts) -> None:

@@ -5,13 +5,13 @@ A value may begin with the five bytes that a schema registry's serialisers put t
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
 from math import isfinite, isnan
 from typing import Any
 
 from kctl.segments.values import base64_text, compact, renderer
+from kctl.texts.documents import read_json
 
 _REGISTRY_PREFIX = 5
 _MOST_ITEMS = 10_000_000
@@ -27,10 +27,13 @@ class AvroError(ValueError):
 def compile_schema(text: str) -> Avro:
     """A decoder for bytes of this schema into plain values; AvroError when the schema is not valid."""
     try:
-        schema = json.loads(text)
+        schema = read_json(text)
     except ValueError as error:
         raise AvroError(f"the schema is no JSON: {error}") from None
-    read = _Schema().reader(schema, "")
+    try:
+        read = _Schema().reader(schema, "")
+    except RecursionError:
+        raise AvroError("the schema is nested too deeply") from None
 
     def decode(data: bytes) -> Any:
         if len(data) > _REGISTRY_PREFIX and data[0] == 0:

@@ -17,6 +17,7 @@ from kctl.configs.resources import Resource, described
 from kctl.configs.values import misspelt
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import Session
+from kctl.texts.documents import read_yaml
 from kctl.texts.output import Column, Document, Row, Writer, note
 from kctl.texts.parsing import LARGEST_INT16, LARGEST_INT32
 from kctl.texts.spelling import spelled
@@ -150,12 +151,10 @@ def _with_a_name(wanted: Sequence[Wanted]) -> tuple[list[Wanted], list[KctlError
 def _read(file: str) -> list[Wanted]:
     import sys
 
-    import yaml
-
     try:
-        document = yaml.safe_load(sys.stdin if file == "-" else text_of(file))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise KctlError(f"{file} is not YAML: {' '.join(str(error).split())}", exit_code=Exit.USAGE) from None
+        document = read_yaml(sys.stdin.read() if file == "-" else text_of(file))
+    except ValueError as error:
+        raise KctlError(f"{file} is not YAML: {error}", exit_code=Exit.USAGE) from None
     return from_document(document, file)
 
 

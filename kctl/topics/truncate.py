@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +19,7 @@ from kctl.errors import Exit, KctlError
 from kctl.reach.log_dirs import log_dirs, replica_sizes
 from kctl.reach.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
 from kctl.reach.session import Session
+from kctl.texts.documents import read_json
 from kctl.texts.output import Column, Row, note, size_text
 from kctl.texts.parsing import parse_time_ms, whole_number
 from kctl.texts.scopes import not_there, parse_numbers
@@ -138,7 +138,7 @@ def _known(
 
 def _from_file(path: str) -> dict[TopicPartition, int]:
     try:
-        return parse_offset_file(json.loads(text_of(path)), path)
+        return parse_offset_file(read_json(text_of(path)), path)
     except ValueError as error:
         raise KctlError(f"{path} is not JSON: {error}", exit_code=Exit.USAGE) from None
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kctl.configs.values import SET, in_units_of_brokers, parse_assignments, with_meaning, without_brackets
+from kctl.configs.values import SET, parse_assignments, values_in_yaml, with_meaning, without_brackets
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.texts.parsing import whole_number
 
@@ -107,11 +107,18 @@ def from_document(document: Any, where: str) -> list[Wanted]:
     if isinstance(document, dict) and set(document) == {"topics"}:
         document = document["topics"]
     if isinstance(document, dict):
-        document = [{"name": name, **(fields or {})} for name, fields in document.items()]
+        document = [_named(name, fields, where) for name, fields in document.items()]
     if not isinstance(document, list) or not document:
         hint = "it is a list of topics with name, and perhaps partitions, replication, configs, replicas"
         raise KctlError(f"{where} has no topics", exit_code=Exit.USAGE, hints=(hint,))
     return [_from_fields(item, f"{where}, topic {number}") for number, item in enumerate(document, 1)]
+
+
+def _named(name: Any, fields: Any, where: str) -> dict[str, Any]:
+    if fields is not None and not isinstance(fields, dict):
+        hints = (f"there are: {', '.join(_FIELDS[1:])}",)
+        raise KctlError(f"{where}: topic {name} must be a mapping of fields", exit_code=Exit.USAGE, hints=hints)
+    return {"name": name, **(fields or {})}
 
 
 def _from_fields(item: Any, where: str) -> Wanted:
@@ -130,7 +137,7 @@ def _from_fields(item: Any, where: str) -> Wanted:
         item["name"],
         _count(item, "partitions", where),
         _count(item, "replication", where),
-        {name: in_units_of_brokers(name, _config_text(value)) for name, value in configs.items()},
+        values_in_yaml(configs, where),
         _placement(item.get("replicas"), where),
     )
 
@@ -140,12 +147,6 @@ def _count(item: Mapping[str, Any], field: str, where: str) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
     raise KctlError(f"{where}: {field} must be a number greater than 0, not {value!r}", exit_code=Exit.USAGE)
-
-
-def _config_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _placement(value: Any, where: str) -> list[list[int]] | None:

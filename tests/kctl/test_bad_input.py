@@ -38,6 +38,21 @@ def test_a_file_that_is_no_text(on_broker: Kctl, tmp_path: Path, words: list[str
     assert (ran.code, ran.err) == (Exit.USAGE, f"error: {file} is not a text file: byte 3 of it, 0xff, is not UTF-8\n")
 
 
+@pytest.mark.parametrize("words", [*FILES, ["groups", "reset-offsets", "g", "--from-file", "{file}", "-y"]], ids=str)
+def test_a_file_that_is_nested_too_deeply(on_broker: Kctl, tmp_path: Path, words: list[str]) -> None:
+    file, segment = tmp_path / "deep.json", tmp_path / "00000000000000000000.log"
+    file.write_text("[" * 100_000 + "]" * 100_000)
+    segment.touch()
+    ran = on_broker(*(word.format(file=file, segment=segment) for word in words))
+    assert (ran.code, ran.err.startswith(f"error: {file}")) == (Exit.USAGE, True), ran.err
+    assert "nested too deeply" in ran.err or "maximum nesting depth" in ran.err
+
+
+def test_a_request_that_is_nested_too_deeply(on_broker: Kctl) -> None:
+    ran = on_broker("raw", "Metadata", "[" * 100_000)
+    assert (ran.code, ran.err) == (Exit.USAGE, "error: the request is not JSON: it is nested too deeply\n")
+
+
 CONFIGURED = [
     ["topics", "list", "--command-config", "{file}"],
     ["topics", "list", "-X", "security.protocol=SSL", "-X", "ssl.truststore.location={file}"],

@@ -304,11 +304,28 @@ def test_diff_of_what_cannot_be_compared(on_broker: Kctl, arguments: list[str], 
     assert (ran.code, told in ran.err) == (Exit.USAGE, True)
 
 
-@pytest.mark.parametrize("text", ["a:\n  b: 1\n", "- a\n", "a: [\n"])
+def test_diff_with_a_file_in_which_nothing_is_said_of_a_setting(on_broker: Kctl, tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("retention.ms: null\nsegment.bytes:\n")
+    ran = on_broker("configs", "diff", created(on_broker, "diff-null"), "-f", file)
+    assert (ran.code, ran.err) == (Exit.DONE, "no difference\n")
+
+
+def test_diff_with_a_file_that_gives_a_setting_no_value(on_broker: Kctl, tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("cleanup.policy: [delete, {compact: yes}]\n")
+    ran = on_broker("configs", "diff", created(on_broker, "diff-values"), "-f", file)
+    assert (ran.code, ran.err) == (
+        Exit.USAGE,
+        f"error: {file}: cleanup.policy must be a value or a list of values\n",
+    )
+
+
+@pytest.mark.parametrize("text", ["a:\n  b: 1\n", "- a\n", "a: [\n", "a: &a [*a]\n", "null\n"])
 def test_files_that_are_no_settings(on_broker: Kctl, tmp_path: Path, text: str) -> None:
     file = tmp_path / "settings"
     file.write_text(text)
-    assert on_broker("configs", "diff", created(on_broker, f"diff-file-{len(text)}"), "-f", file).code == Exit.USAGE
+    assert on_broker("configs", "diff", "broker/1", "-f", file).code == Exit.USAGE
 
 
 def test_completes_kinds_names_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:

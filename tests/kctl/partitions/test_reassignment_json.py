@@ -55,8 +55,8 @@ def test_kafkas_own_line_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "f: line 1, column 1: Expecting value; it is not JSON"),
-        ('{"version": 1,\n "partitions": [}', "f: line 2, column 17: Expecting value; it is not JSON"),
+        ("", "f is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        ('{"version": 1,\n "partitions": [}', "f is not JSON: Expecting value: line 2 column 17 (char 31)"),
         ("[]", "f: it is not a JSON object"),
         ('{"version": 2}', "f: its version is 2; only version 1 is known"),
         ('{"version": 1}', 'f: it has no "partitions"'),
@@ -99,7 +99,7 @@ def test_a_malformed_plan_names_what_is_wrong_and_where(text: str, what: str) ->
 
 
 def test_a_number_of_more_digits_than_python_reads() -> None:
-    with pytest.raises(KctlError, match="f: Exceeds the limit"):
+    with pytest.raises(KctlError, match="f is not JSON: a number in it has thousands of digits"):
         parse_plan(of(ENTRY).replace('"partition": 0', f'"partition": {"9" * 5000}'), "f")
 
 

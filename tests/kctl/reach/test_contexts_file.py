@@ -70,7 +70,7 @@ def test_file_that_others_may_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("a: [", "contexts.yaml, line "),
+        ("a: [", "contexts.yaml is not YAML: line "),
         ("- a", "it is not `current: NAME`"),
         ("contexts: [a]", "it is not `current: NAME`"),
         ("contexts: {a: b}", "it is not `current: NAME`"),

@@ -134,8 +134,16 @@ def test_create_from_a_file_and_like_another(on_broker: Kctl, tmp_path: Path) ->
     assert on_broker("topics", "create", "create-like", "--like", "create-file-a", "-y").code == Exit.DONE
     found = item(on_broker("topics", "describe", "create-like", "-o", "json"))
     assert (found["partition_count"], [c["value"] for c in found["configs"]]) == (3, ["86400000"])  # type: ignore[attr-defined]
-    file.write_text("topics: [")
-    assert "is not YAML" in on_broker("topics", "create", "-f", file, "-y").err
+    for text, told in (
+        ("topics: [", f"{file} is not YAML: line 2: "),
+        ("topics: {create-file-c: [3]}", f"{file}: topic create-file-c must be a mapping of fields\n"),
+        (
+            "- {name: create-file-c, configs: {retention.ms: {a: 1}}}",
+            f"{file}, topic 1: retention.ms must be a value or a list of values\n",
+        ),
+    ):
+        file.write_text(text)
+        assert on_broker("topics", "create", "-f", file, "-y").err.startswith(f"error: {told}")
 
 
 def test_add_partitions(on_broker: Kctl) -> None:
