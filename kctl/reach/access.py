@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from kctl.errors import Exit, KctlError, did_you_mean
-from kctl.texts.parsing import whole_number
+from kctl.texts.parsing import LARGEST_INT16, whole_number
 from kctl.texts.text_files import in_utf8, text_of
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -218,6 +218,10 @@ def _truth(fields: Layer, name: str) -> bool | None:
 
 
 def _check(access: Access) -> None:
+    for name, text in (("client.id", access.client_id), ("the user's name", access.username)):
+        size = len(in_utf8(text, name).encode())
+        if size > LARGEST_INT16:
+            raise KctlError(f"{name} has {size} bytes, {LARGEST_INT16} are the most", exit_code=Exit.USAGE)
     if access.security_protocol not in PROTOCOLS:
         known = ", ".join(PROTOCOLS)
         raise KctlError(

@@ -53,6 +53,19 @@ def test_a_request_that_is_nested_too_deeply(on_broker: Kctl) -> None:
     assert (ran.code, ran.err) == (Exit.USAGE, "error: the request is not JSON: it is nested too deeply\n")
 
 
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        (os.fsdecode(b"client.id=a\xff"), "client.id is not UTF-8"),
+        (f"client.id={'a' * 40_000}", "client.id has 40000 bytes, 32767 are the most"),
+        (os.fsdecode(b"sasl.username=a\xff"), "the user's name is not UTF-8"),
+    ],
+)
+def test_a_name_of_the_client_that_cannot_be_sent(kctl: Kctl, setting: str, told: str) -> None:
+    ran = kctl("-b", "127.0.0.1:1", "topics", "list", "-X", setting)
+    assert (ran.code, ran.err) == (Exit.USAGE, f"error: {told}\n")
+
+
 CONFIGURED = [
     ["topics", "list", "--command-config", "{file}"],
     ["topics", "list", "-X", "security.protocol=SSL", "-X", "ssl.truststore.location={file}"],
