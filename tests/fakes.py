@@ -234,20 +234,17 @@ class HeldDisk:
 
 def hangs(patch: pytest.MonkeyPatch, directory: str) -> asyncio.Event:
     """The disk of this log directory, until the event is set: nobody who waits for it goes on."""
-    goes_on, run, flush = asyncio.Event(), Durable.run, Durable.flush
+    goes_on, begin = asyncio.Event(), Durable._begin
 
-    async def run_later(durable: Durable, of: str, work: Callable[[], object]) -> object:
-        if of == directory:
-            await goes_on.wait()
-        return await run(durable, of, work)
+    def begin_later(durable: Durable, of: str, work: Callable[[], object]) -> asyncio.Future[object]:
+        async def later() -> object:
+            if of == directory:
+                await goes_on.wait()
+            return await begin(durable, of, work)
 
-    async def flush_later(durable: Durable, log: Log) -> None:
-        if log.log_directory == directory:
-            await goes_on.wait()
-        await flush(durable, log)
+        return asyncio.ensure_future(later())
 
-    patch.setattr(Durable, "run", run_later)
-    patch.setattr(Durable, "flush", flush_later)
+    patch.setattr(Durable, "_begin", begin_later)
     return goes_on
 
 

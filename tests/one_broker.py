@@ -82,10 +82,10 @@ class NoSync(Files):
 class OneBroker:
     """`ask` sends a message as a client would: encoded and decoded on both ways, so that versions count."""
 
-    def __init__(self, directory: Path, *settings: str) -> None:
+    def __init__(self, directory: Path, *settings: str, directories: Sequence[str] = ("first", "second")) -> None:
         self._runner = asyncio.Runner()
         self.connection = FakeConnection()
-        self.directories = [str(directory / name) for name in ("first", "second")]
+        self.directories = [str(directory / name) for name in directories]
         self.threads = ThreadPoolExecutor(1)
         self.timers = Timers()
         listeners = ",".join(f"{e.listener}://{e.host}:{e.port}" for e in ENDPOINTS)

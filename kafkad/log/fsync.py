@@ -3,6 +3,9 @@
 While one is running, everyone who comes joins the next; so nobody waits for more than two, and a log has one at a time.
 Only the records are waited for, and once what makes them be found: the names of a new partition and of a new segment.
 Indexes can be rebuilt, and the recovery point, which vouches for them too, stays.
+
+Who waits for a log that is replaced by its copy in another log directory meanwhile waits for that one: the next start
+takes it.
 """
 
 from __future__ import annotations
@@ -36,14 +39,14 @@ class SharedFsync:
         """Call `on_done` once everything that is in `log` now is on the disk; at once if it is there already."""
         if log in self._running:
             self._next.setdefault(log, []).append(on_done)
-        elif log.durability.recovery_point >= log.end_offset:
+        elif log.durability.placed and log.durability.recovery_point >= log.end_offset:
             on_done(None)
         else:
             self._start(log, [on_done])
 
     def _start(self, log: Log, waiting: list[OnDone]) -> None:
         self._running[log] = waiting
-        if log.retired:  # with its topic; or it moved, and its copy is on the disk
+        if log.retired:
             self._finish(log, None)
             return
         directory, durability = log.directory, log.durability
@@ -70,11 +73,11 @@ class SharedFsync:
                     sync_place(self._files, directory)
 
         def done(error: StorageError | None) -> None:
+            if error is None and log.directory != directory:
+                self._start(log, waiting)  # it was renamed meanwhile: not all may have been found
+                return
             if error is None:
-                if history == log.history:
-                    durability.durable_name = base
-                durability.placed = True
-                log.records_flushed(upto, history)
+                _has_reached_disk(log, base, upto, history)
             self._finish(log, error)
 
         self._run_in_thread(log.log_directory, sync, done)
@@ -82,9 +85,21 @@ class SharedFsync:
     def _finish(self, log: Log, error: StorageError | None) -> None:
         waiting = self._running.pop(log)
         late = self._next.pop(log, None)
+        if log.replaced_by is not None:
+            for on_done in (*waiting, *(late or ())):
+                self.fsync(log.replaced_by, on_done)
+            return
         if late and error is None:
             self._start(log, late)
         elif late:
             waiting += late
         for on_done in waiting:
             on_done(error)
+
+
+def _has_reached_disk(log: Log, base: int, upto: int, history: int) -> None:
+    """The records before `upto`, the last of which are in the segment with this base, and what makes them be found."""
+    if history == log.history:
+        log.durability.durable_name = base
+    log.durability.placed = True
+    log.records_flushed(upto, history)

@@ -27,7 +27,8 @@ from kafkad.log.names import Kind, deleted_name
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
 MOVED = "kafkad-moved"
-"""A file put into a replica just before its finished copy in another log directory takes its place."""
+"""A file put into a replica before its finished copy in another log directory takes its place. Until the copy has its
+name it says nothing: a start that finds no other replica removes it."""
 
 _MOST_NAMED = 5
 

@@ -112,6 +112,7 @@ class Log:
         "on_settled",
         "on_start_moved",
         "producers",
+        "replaced_by",
         "retired",
         "segments",
         "start_offset",
@@ -184,6 +185,8 @@ class Log:
         """Called with work that may go on in later turns."""
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
+        self.replaced_by: Log | None = None
+        """That copy: who waits for the disk to have something of this log waits for the disk of that one."""
 
     @classmethod
     def open(

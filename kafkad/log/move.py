@@ -1,13 +1,15 @@
 """Moving a replica to another log directory of the same broker (KIP-113).
 
 A copy grows in a `-future` directory there, step by step, while the replica goes on working. Once it has caught up it
-takes the replica's place. A move that a restart interrupts goes on from where it was: the copy is found at load.
+takes the replica's place, by a renaming and without waiting for a disk: the old one is kept, marked as replaced, until
+the disk has the new one. A move that a restart interrupts goes on from where it was: the copy is found at load.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -15,8 +17,8 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.copied import some_at_a_time
 from kafkad.log.deletion import delete_below_start
 from kafkad.log.directories import CheckpointWrite, LogDirectory
-from kafkad.log.files import disk_errors, final_disk_errors
-from kafkad.log.loading import MOVED, unmark
+from kafkad.log.files import Files, LogFile, disk_errors, final_disk_errors
+from kafkad.log.loading import MOVED
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.names import LONGEST_NAME, current_name, future_name
@@ -32,13 +34,27 @@ class Step(NamedTuple):
     caught_up: bool
 
 
+class Mark(NamedTuple):
+    """By which a replica says that it was replaced (see MOVED), set or taken away again."""
+
+    replica: Log
+    names: LogFile
+    """Its directory, open."""
+    files: Files
+
+    def sync(self) -> None:
+        """Wait until the disk knows. Thread-safe; StorageError, which is final."""
+        with disk_errors(self.replica.directory, "flushing"):
+            self.files.sync_for_good(self.names.fd)  # it is all name
+
+
 class Moved(NamedTuple):
     """A copy that has taken its replica's place."""
 
     log: Log
     put_away: Callable[[], list[CheckpointWrite]]
-    """The end of the replica that was replaced, in the same turn: StorageError if a disk refuses, and then it is to be
-    tried again later. Returns what is to be written then in a thread."""
+    """The end of the replica that was replaced, for when the copy and its name are on the disk: StorageError if a disk
+    refuses, and then it is to be tried again later. Returns what is to be written then in a thread."""
 
 
 class Moves:
@@ -174,52 +190,68 @@ class Moves:
             future.truncate_fully_at(log.start_offset)
         future.increment_start_offset(log.start_offset)
 
-    def finish(self, topic_partition: TopicPartition) -> Moved | None:
-        """Put the copy in the replica's place if it has caught up; else None: more steps are needed.
+    def left(self, topic_partition: TopicPartition) -> list[LogDirectory]:
+        """Where it was before: unless `sync_names` has told the disks, a power cut may have a replica come back there
+        that is marked. With another marked one beside it, a start would not know which of them to take."""
+        return [directory for directory in self._manager.live if topic_partition in directory.put_away]
 
-        Waits for the disk: for a few fsyncs, if the future was flushed in a thread before. A crash leaves the old or
-        the new replica, or both, of which the old one says that it was replaced: it takes no more records then.
+    def mark(self, topic_partition: TopicPartition) -> Mark | None:
+        """Mark the replica, which goes on working; its disk is to know before `finish`, and `unmark` is to follow if
+        that comes to nothing.
+
+        None as long as a replica is not put away that an earlier move has replaced: it is marked, too, see `left`.
+        """
+        log, _ = self._both(topic_partition)
+        manager = self._manager
+        if any(topic_partition in directory.replaced for directory in manager.live):
+            return None
+        with disk_errors(log.directory, f"writing {MOVED}"):
+            names = manager.files.open_log_file(log.directory, os.O_RDONLY | os.O_DIRECTORY)
+            mark = Mark(log, names, manager.files)
+            manager.files.write_file(os.path.join(log.directory, MOVED), b"", durable=False)
+        return mark
+
+    def unmark(self, mark: Mark) -> None:
+        """The replica goes on being the one. StorageError, which is final."""
+        log = mark.replica
+        with final_disk_errors(log.directory, f"removing {MOVED}"), suppress(FileNotFoundError):
+            mark.files.unlink(os.path.join(log.directory, MOVED))
+
+    def finish(self, topic_partition: TopicPartition) -> Moved | None:
+        """Put the copy in the place of the replica, which is marked. None if it has not caught up, or if its disk does
+        not have all of it that is known to be on the replica's: more steps, or an fsync, are needed.
+
+        Waits for no disk. A crash leaves the old or the new replica, or both, of which the old one says that it was
+        replaced; whichever the next start takes has all that was known to be on the disk. That more is there nobody is
+        told before the disk has the new one's name, too.
         """
         log, future = self._both(topic_partition)
         self._align(log, future)
-        if future.end_offset != log.end_offset:
+        if future.end_offset != log.end_offset or future.flushed_until < log.flushed_until:
             return None
         self._take_last_epoch(log, future)
         manager = self._manager
         target, source = manager.target_of(topic_partition), manager.directory_of(topic_partition)
         assert target is not None
         assert source is not None
-        _flush_records(future)
-        files = manager.files
-        with manager.raising(source, f"opening {log.directory}"):
-            names = files.open_log_file(log.directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            with manager.raising(source, f"writing into {log.directory}"):
-                files.write_file(os.path.join(log.directory, MOVED), b"", durable=False)
-                files.sync_for_good(names.fd)  # it is all name
-            future.rename(os.path.join(target.path, current_name(topic_partition)))
-        except Exception:  # of ours as well, such as a want of memory
-            with final_disk_errors(log.directory, f"removing {MOVED}"):
-                unmark(log.directory, names, files)  # it goes on being the replica, and takes records
-            raise
-        del target.futures[topic_partition], source.logs[topic_partition]
-        log.retired = True
-        log.close(clean=False)
         future.cleaned_until = log.cleaned_until
         future.producers.know_no_more_than(log.producers)
+        future.rename(os.path.join(target.path, current_name(topic_partition)))
+        future.flushed_until = log.flushed_until
+        manager.adopt(topic_partition, future, target)  # if memory is too short for that, it can be done again
         source.replaced[topic_partition] = log
-        manager.adopt(topic_partition, future, target)
-        return Moved(future, partial(self._put_away, source, future, target))
+        del target.futures[topic_partition], source.logs[topic_partition]
+        log.retired, log.replaced_by = True, future
+        log.close(clean=False)
+        return Moved(future, partial(self._put_away, source, log, target))
 
-    def _put_away(self, source: LogDirectory, future: Log, target: LogDirectory) -> list[CheckpointWrite]:
-        """The replica that was replaced. It stays where the disk of the one in its place fails, or does not have its
-        name yet: the next start finds one of them whole."""
-        manager = self._manager
+    def _put_away(self, source: LogDirectory, log: Log, target: LogDirectory) -> list[CheckpointWrite]:
+        """The replica that was replaced. It stays where the disk of the one in its place has failed: the next start
+        finds it whole."""
         if target.failure is not None:
             return []
-        target.sync_names()
-        future.durability.placed = True
-        manager.put_away_replaced(source, future.topic_partition)
+        if source.replaced.get(log.topic_partition) is log:  # else its topic was deleted, or its disk has failed
+            self._manager.put_away_replaced(source, log.topic_partition)
         both = [directory for directory in (target, source) if directory.failure is None]
         return [w for each in both for w in (each.collect_start_offsets(), each.collect_cleaned_offsets())]
 
@@ -228,17 +260,6 @@ class Moves:
         if log is None or future is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not being moved")
         return log, future
-
-
-def _flush_records(future: Log) -> None:
-    """Those that have come since its last flush, with their indexes only if they are in another segment: the recovery
-    point may stay where it is."""
-    if future.durability.new_names or future.flushed_until < future.segments.active.base:
-        future.flush()
-    elif future.flushed_until < future.end_offset:
-        with disk_errors(future.directory, "flushing"):
-            future.files.sync_for_good(future.segments.active.file.fd)
-        future.records_flushed(future.end_offset, future.history)
 
 
 def _common_end(log: Log, future: Log) -> int:

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from kafkad.errors import StorageError
@@ -30,16 +31,24 @@ class Durable:
         self._group = SharedFsync(files, self.in_thread, lambda error: self.on_failure(error))
         self.on_failure: Callable[[StorageError], None] = _nobody_listens
         """Told of each flush and fsync that fails, for who waited for it may have given up meanwhile."""
+        self._held: dict[Log, list[Callable[[], None]]] = {}
+        """What is to be done once they are let go."""
 
     async def flush(self, log: Log) -> None:
-        """Put the log, as it is now, and its indexes on the disk, and its recovery point behind them; StorageError.
+        """Put the log, as it is now, and its indexes on the disk, and its recovery point behind them; StorageError. If
+        its copy in another log directory replaces it meanwhile, that one.
 
         As many segments at a time as one flush has. What has begun goes on to its end if its caller gives up.
         """
         upto, history = log.end_offset, log.history
         flushed = -1
         while flushed < upto and log.history == history and not log.retired:
-            flushed = await self._flush_some(log)
+            if log in self._held:
+                await self._let_go_of(log)
+            else:
+                flushed = await self._flush_some(log)
+        if log.replaced_by is not None:
+            await self.flush(log.replaced_by)
 
     async def _flush_some(self, log: Log) -> int:
         """The offset up to which nothing is left to do, if the log is still the same."""
@@ -58,7 +67,48 @@ class Durable:
 
     def sync(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done` once the records now in `log` are on the disk; all that wait share one fsync."""
-        self._group.fsync(log, on_done)
+        held = self._held.get(log)
+        if held is None:
+            self._group.fsync(log, on_done)
+        else:
+            held.append(partial(self.sync, log, on_done))
+
+    def synced(self, log: Log) -> asyncio.Future[None]:
+        """Done when the records now in `log` are on the disk; StorageError."""
+        end = asyncio.get_running_loop().create_future()
+
+        def done(error: StorageError | None) -> None:
+            if end.done():
+                return  # who waited has given up
+            if error is None:
+                end.set_result(None)
+            else:
+                end.set_exception(error)
+
+        self.sync(log, done)
+        return end
+
+    def hold(self, log: Log) -> None:
+        """Begin no flush and no fsync of it until `let_go`: who wants one waits. What has begun ends."""
+        self._held.setdefault(log, [])
+
+    def holds(self, log: Log) -> bool:
+        return log in self._held
+
+    def let_go(self, log: Log) -> None:
+        for go_on in self._held.pop(log, ()):
+            go_on()
+
+    def _let_go_of(self, log: Log) -> asyncio.Future[None]:
+        """Done when it is not held any more."""
+        end = asyncio.get_running_loop().create_future()
+
+        def done() -> None:
+            if not end.done():
+                end.set_result(None)
+
+        self._held[log].append(done)
+        return end
 
     def in_thread(self, directory: str, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:
         """Call `on_done` on the loop once a thread of this log directory is through with `work`, or has a

@@ -191,7 +191,7 @@ class Partition:
         self._tell_watchers()
 
     def take_log(self, log: Log) -> None:
-        """The same records in another log directory, where all of them are on the disk; go on there."""
+        """The same records in another log directory, where as many of them are on the disk; go on there."""
         log.update_config(self.log.config)
         self.log = log
         log.on_start_moved = self._tell_watchers

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from kafkad.errors import KafkaError, StorageError
 from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
-from kafkad.log.move import Moved, Moves, Step
+from kafkad.log.move import Mark, Moved, Moves, Step
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -23,10 +25,14 @@ from kafkad.turns import in_turns
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _REST_MS = 1_000
 """Of a move that a disk is in the way of."""
 _LITTLE = 16 << 20
-"""Bytes of a copy that are flushed while everything else waits."""
+"""Bytes of a copy that are flushed while those wait who want its replica on the disk."""
+_PATIENCE_MS = 3_000
+"""For which they do."""
 
 
 class ReplicaMoves:
@@ -50,7 +56,7 @@ class ReplicaMoves:
             moves.resume()
 
     async def stop(self) -> None:
-        await cancelled([moves.task for moves in self._into.values() if moves.task is not None])
+        await cancelled(task for moves in self._into.values() for task in moves.tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,15 @@ class _Shared:
     one_step: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while some of a replica is copied, and until the end of that turn of the loop: there is no more of that in
     one, however many log directories there are."""
+    one_mark: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    """Of each log directory: held while its disk is told of a mark, so that others find a thread there that is free."""
+    marks: dict[Log, Mark] = field(default_factory=dict)
+    """Those that replicas have, of the exchanges that began last."""
 
 
 class _MovesInto:
-    """What moves to one log directory: one task, as long as there is something. Its disk may be slow, or hang; moves to
-    others go on."""
+    """What moves to one log directory: one task, as long as there is something, and one for each exchange. Disks may be
+    slow, or hang: what others are not in the way of goes on."""
 
     def __init__(self, target: LogDirectory, shared: _Shared) -> None:
         self._target = target
@@ -83,13 +93,18 @@ class _MovesInto:
         self._moves = shared.moves
         self._resting: set[TopicPartition] = set()
         """Those of which a disk has just refused something, or that met an error of ours."""
+        self._exchanges: dict[TopicPartition, asyncio.Task[None]] = {}
         self._failing: dict[TopicPartition, Pauses] = {}
         """Those that met an error of ours when they were last gone on with."""
         self._flushed: set[Log] = set()
         """Copies of which only what came while they were flushed, and since, may not be on the disk."""
         self._changed = asyncio.Event()
         """Set when there may be something to go on with that there was not before."""
-        self.task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return [*([] if self._task is None else [self._task]), *self._exchanges.values()]
 
     def begin(self, tp: TopicPartition) -> None:
         self._failing.pop(tp, None)
@@ -97,8 +112,8 @@ class _MovesInto:
 
     def resume(self) -> None:
         self._changed.set()
-        if self.task is None or self.task.done():
-            self.task = asyncio.create_task(self._run())
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         pauses = Pauses(_REST_MS)
@@ -114,18 +129,23 @@ class _MovesInto:
 
     async def _move_all(self) -> None:
         while under_way := self._moves.under_way(self._target):
-            going = [tp for tp in under_way if tp not in self._resting]
+            going = [tp for tp in under_way if tp not in self._resting and tp not in self._exchanges]
             for tp in going:
-                try:
-                    await self._go_on(tp)
-                except Exception as error:
-                    pauses = self._failing.setdefault(tp, Pauses(_REST_MS))
-                    self._rest(tp, self._pause_ms(pauses, error, f"moving {tp} to another log directory"))
-                else:
+                if await self._has_done(tp, self._go_on(tp)) and tp not in self._exchanges:
                     self._failing.pop(tp, None)
             if not going:
                 self._changed.clear()
                 await self._changed.wait()
+
+    async def _has_done(self, tp: TopicPartition, work: Awaitable[None]) -> bool:
+        """False if it met an error of ours."""
+        try:
+            await work
+        except Exception as error:
+            pauses = self._failing.setdefault(tp, Pauses(_REST_MS))
+            self._rest(tp, self._pause_ms(pauses, error, f"moving {tp} to another log directory"))
+            return False
+        return True
 
     def _pause_ms(self, pauses: Pauses, error: Exception, what: str) -> float:
         """How long to wait after an error of ours, which is told of."""
@@ -143,13 +163,16 @@ class _MovesInto:
         if future in self._replicas.logs.cut:
             self._rest(tp)
         elif future is not None and self._stands(tp, future):
-            try:
-                await self._advance(tp, future)
-            except KafkaError as error:
-                if self._stands(tp, future):
-                    self._refused(tp, error)
-                elif isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError):
-                    self._replicas.directory_failed(error)  # else it is of files that have gone with the move
+            await self._with_refusals(tp, future, self._advance(tp, future))
+
+    async def _with_refusals(self, tp: TopicPartition, future: Log, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except KafkaError as error:
+            if self._stands(tp, future):
+                self._refused(tp, error)
+            elif isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError):
+                self._replicas.directory_failed(error)  # else it is of files that have gone with the move
 
     def _stands(self, tp: TopicPartition, future: Log) -> bool:
         """False if the topic was deleted meanwhile, the move given up for another, or a log directory has failed."""
@@ -186,23 +209,33 @@ class _MovesInto:
         self._resting.discard(tp)
         self._changed.set()
 
-    async def _advance(self, tp: TopicPartition, future: Log) -> None:
-        """The copy takes the replica's place in a turn in which it has caught up, when little of it is left to flush:
-        nothing comes in between."""
-        await self._until_allowed(tp, future)
-        async with self._shared.one_step:
-            step = await self._step(tp, future)
-            has_all = step is not None and step.caught_up
-            if has_all and future in self._flushed and future.durability.unflushed_bytes <= _LITTLE:
-                self._finish(tp)
-            await asyncio.sleep(0)
-        if has_all and self._stands(tp, future):
-            await self._durable.flush(future)
-            if self._stands(tp, future):
-                await self._durable.run(self._target.path, self._target.collect_start_offsets().write)
-                self._flushed.add(future)
+    # -- copying ---------------------------------------------------------------------------------------------------
 
-    async def _step(self, tp: TopicPartition, future: Log) -> Step | None:
+    async def _advance(self, tp: TopicPartition, future: Log) -> None:
+        """Copy some more. Once the copy has all, and little of that is to be flushed, its exchange begins."""
+        await self._until_allowed(tp, future)
+        has_all = await self._step(tp, future, lambda: True)
+        if not has_all or not self._stands(tp, future):
+            return
+        if future in self._flushed and self._is_close(tp, future):
+            self._exchanges[tp] = asyncio.create_task(self._try_exchange(tp, future))
+            return
+        await self._durable.flush(future)
+        if self._stands(tp, future):
+            await self._durable.run(self._target.path, self._target.collect_start_offsets().write)
+            self._flushed.add(future)
+
+    async def _step(self, tp: TopicPartition, future: Log, then: Callable[[], T]) -> T | None:
+        """Copy some more; what `then` returns in the turn in which the copy has all, in which nothing else comes."""
+        result = None
+        async with self._shared.one_step:
+            step = await self._copy_some(tp, future)
+            if step is not None and step.caught_up:
+                result = then()
+            await asyncio.sleep(0)
+        return result
+
+    async def _copy_some(self, tp: TopicPartition, future: Log) -> Step | None:
         """None if the copy stands no more."""
         if not self._stands(tp, future):
             return None
@@ -228,33 +261,97 @@ class _MovesInto:
                 break
             await sleep(wait_ms, self._clock, self._timers)
 
-    def _finish(self, tp: TopicPartition) -> None:
-        moved = self._moves.finish(tp)
-        if moved is None:
-            return
-        partition = self._replicas.find(*tp)
-        if partition is not None:
-            partition.take_log(moved.log)
-        self._put_away(moved)
-        log.info("moved %s to %s", tp, moved.log.directory)
+    # -- the exchange ----------------------------------------------------------------------------------------------
 
-    def _put_away(self, moved: Moved) -> None:
-        """Until it is done, or its log directory is lost."""
+    async def _try_exchange(self, tp: TopicPartition, future: Log) -> None:
         try:
-            checkpoints = moved.put_away()
-        except StorageError as error:
-            self._replicas.directory_failed(error)
-            if may_pass(error):
-                self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._put_away, moved))
-        else:
-            for write in checkpoints:
-                self._write(write)
+            await self._has_done(tp, self._with_refusals(tp, future, self._exchange(tp, future)))
+        finally:
+            del self._exchanges[tp]
+            self._changed.set()
 
-    def _write(self, write: CheckpointWrite) -> None:
-        """In a thread, until it is done, or its log directory is lost."""
+    async def _exchange(self, tp: TopicPartition, future: Log) -> None:
+        """The copy takes the replica's place, if it can do so soon; and then the replica goes."""
+        for directory in self._moves.left(tp):
+            await self._durable.run(directory.path, directory.sync_names)
+        mark = self._moves.mark(tp)
+        if mark is None:
+            self._rest(tp)
+            return
+        replica = mark.replica
+        self._shared.marks[replica] = mark
+        try:
+            async with self._shared.one_mark[replica.log_directory]:
+                await self._durable.run(replica.log_directory, mark.sync)
+            moved = await self._take_place(tp, future, replica)
+        finally:
+            self._end_mark(mark)
+        if moved is not None:
+            for write in await self._insist(tp, partial(self._put_away, moved)) or ():
+                await self._insist(tp, partial(self._durable.run, write.directory.path, write.write))
 
-        def written(error: StorageError | None) -> None:
-            if error is not None and may_pass(error):
-                self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._write, write))
+    async def _take_place(self, tp: TopicPartition, future: Log, replica: Log) -> Moved | None:
+        """None if that takes too long, or the copy stands no more.
 
-        self._durable.in_thread(write.directory.path, write.write, written)
+        The disk of the replica gets no more than it has, or that of the copy might never have as much; but only for a
+        while, for others wait for it.
+        """
+        moved, is_held = None, True
+        let_go = partial(self._durable.let_go, replica)
+        patience = self._timers.at(self._clock.monotonic_ms() + _PATIENCE_MS, let_go)
+        try:
+            self._durable.hold(replica)
+            while moved is None and is_held and self._is_close(tp, future):
+                if future.flushed_until < replica.flushed_until:
+                    await self._durable.synced(future)
+                moved = await self._step(tp, future, partial(self._finish, tp))
+                is_held = self._durable.holds(replica)
+        finally:
+            patience.cancel()
+            let_go()
+        return moved
+
+    def _is_close(self, tp: TopicPartition, future: Log) -> bool:
+        is_cut = future in self._replicas.logs.cut
+        return self._stands(tp, future) and not is_cut and future.durability.unflushed_bytes <= _LITTLE
+
+    def _finish(self, tp: TopicPartition) -> Moved | None:
+        moved = self._moves.finish(tp)
+        if moved is not None:
+            partition = self._replicas.find(*tp)
+            if partition is not None:
+                partition.take_log(moved.log)
+            log.info("moved %s to %s", tp, moved.log.directory)
+        return moved
+
+    def _end_mark(self, mark: Mark) -> None:
+        """The replica was replaced, has gone, or goes on working. What another exchange has begun with is left."""
+        replica, marks = mark.replica, self._shared.marks
+        if marks.get(replica) is mark:
+            del marks[replica]
+            if not replica.closed:
+                try:
+                    self._moves.unmark(mark)
+                except StorageError as error:
+                    self._replicas.directory_failed(error)
+                else:
+                    self._durable.in_thread(replica.log_directory, mark.sync, lambda error: None)
+
+    async def _put_away(self, moved: Moved) -> list[CheckpointWrite]:
+        await self._durable.synced(moved.log)
+        return moved.put_away()
+
+    async def _insist(self, tp: TopicPartition, step: Callable[[], Awaitable[T]]) -> T | None:
+        """Again and again, until it is done; None if its log directory is lost."""
+        pauses = Pauses(_REST_MS)
+        while True:
+            pause_ms: float = _REST_MS
+            try:
+                return await step()
+            except StorageError as error:
+                self._replicas.directory_failed(error)
+                if not may_pass(error):
+                    return None
+            except Exception as error:
+                pause_ms = self._pause_ms(pauses, error, f"removing what {tp} was moved from")
+            await sleep(pause_ms, self._clock, self._timers)

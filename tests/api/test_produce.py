@@ -359,7 +359,7 @@ def test_a_failed_fsync_takes_its_directory_offline_though_its_producer_waits_no
 def test_a_log_that_goes_before_its_fsync_begins_is_not_flushed(
     frames: Frames, settings: dict[str, str], is_deleted: bool
 ) -> None:
-    """Its files have gone, too. What a move leaves in its place is on the disk already."""
+    """Its files have gone, too. Of one that was moved its copy is flushed."""
     frames.broker.create("t", configs=settings)
     replicas, tp = frames.broker.replicas, TopicPartition("t", 0)
     partition, moves = replicas.leader("t", 0), Moves(replicas.logs)

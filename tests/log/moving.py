@@ -11,7 +11,7 @@ import pytest
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
-from kafkad.log.move import Moves
+from kafkad.log.move import Mark, Moved, Moves
 from tests.log.conftest import append, batch
 from tests.log.managers import CONFIG, T0, TOPIC_ID, started
 
@@ -28,16 +28,11 @@ def filled(manager: LogManager, tmp_path: Path, count: int = 30) -> Log:
     return log
 
 
-def ready(
-    tmp_path: Path, count: int = 30, *, files: Files | None = None, flushed: bool = False
-) -> tuple[LogManager, Log, Moves]:
+def ready(tmp_path: Path, count: int = 30, *, files: Files | None = None) -> tuple[LogManager, Log, Moves]:
     """A replica with so many records, and a move of it whose copy has them all."""
     manager = opened(tmp_path, files=files)
     log = filled(manager, tmp_path, count)
-    moves = copied(manager, tmp_path)
-    if flushed:
-        future_of(moves).flush()
-    return manager, log, moves
+    return manager, log, copied(manager, tmp_path)
 
 
 class BadDisk:
@@ -75,10 +70,31 @@ def future_of(moves: Moves) -> Log:
     return future
 
 
+def marked(moves: Moves) -> Mark:
+    """Of the replica, whose disk knows."""
+    mark = moves.mark(T0)
+    assert mark is not None
+    mark.sync()
+    return mark
+
+
+def exchanged(moves: Moves) -> Moved | None:
+    """Whether the copy has taken the replica's place, with all that is to be on the disks before."""
+    mark, moved = marked(moves), None
+    future_of(moves).flush()
+    try:
+        moved = moves.finish(T0)
+    finally:
+        if moved is None:
+            moves.unmark(mark)
+    return moved
+
+
 def finished(moves: Moves) -> Log | None:
-    moved = moves.finish(T0)
+    moved = exchanged(moves)
     if moved is None:
         return None
+    moved.log.flush()
     for write in moved.put_away():
         write.write()
     return moved.log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from pathlib import Path
@@ -14,20 +15,33 @@ import pytest
 from kafkad.errors import StorageError
 from kafkad.log.checkpoint import RECOVERY_POINTS
 from kafkad.log.files import Files, LogFile, may_pass
+from kafkad.log.fsync import OnDone, SharedFsync
 from kafkad.log.loading import MOVED, DuplicatePartitionError
-from kafkad.log.log import Log
+from kafkad.log.move import Moves
 from kafkad.log.producers import DuplicateBatch
 from kafkad.names import TopicPartition
 from tests.full_disk import FullDisk
 from tests.log.conftest import append, batch, records
 from tests.log.managers import CONFIG, T0, TOPIC_ID
-from tests.log.moving import BadDisk, copied, copy_all, filled, finished, future_of, opened, partition_names, ready
+from tests.log.moving import (
+    BadDisk,
+    copied,
+    copy_all,
+    exchanged,
+    filled,
+    finished,
+    future_of,
+    marked,
+    opened,
+    partition_names,
+    ready,
+)
 
 
 def test_nothing_is_written_about_directories_that_a_move_is_none_of(tmp_path: Path) -> None:
     manager = opened(tmp_path, "abc")
     filled(manager, tmp_path)
-    moved = copied(manager, tmp_path).finish(T0)
+    moved = exchanged(copied(manager, tmp_path))
     assert moved is not None
     assert {os.path.basename(write.directory.path) for write in moved.put_away()} == {"a", "b"}
     manager.close()
@@ -45,7 +59,7 @@ def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
         write.write()
     moves = copied(manager, tmp_path)
     disk = FullDisk(str(tmp_path / name), monkeypatch)
-    moved = moves.finish(T0)
+    moved = exchanged(moves)
     assert moved is not None
     with suppress(StorageError):
         for write in moved.put_away():
@@ -67,7 +81,7 @@ def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_p
     for write in manager.collect_high_watermarks({T0: 25}):
         write.write()
     moves = copied(manager, tmp_path)
-    moved = moves.finish(T0)
+    moved = exchanged(moves)
     assert moved is not None
     manager.fail(StorageError(str(tmp_path / "b"), "it is gone"))
     assert moved.put_away() == []
@@ -115,7 +129,7 @@ def test_an_old_replica_that_is_used_again_knows_its_producers(tmp_path: Path, i
     last = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     append(log, batch(b"last", **last))
     log.flush()
-    assert copied(manager, tmp_path).finish(T0) is not None
+    assert exchanged(copied(manager, tmp_path)) is not None
     manager.fail(StorageError(str(tmp_path / "b"), "it is gone"))
     if is_clean:
         manager.close()
@@ -146,7 +160,7 @@ def test_a_topic_that_is_deleted_before_the_old_replica_is_put_away_does_not_com
 ) -> None:
     manager = opened(tmp_path)
     filled(manager, tmp_path)
-    moved = copied(manager, tmp_path).finish(T0)
+    moved = exchanged(copied(manager, tmp_path))
     assert moved is not None
     disk = BadDisk(tmp_path / "a", "rename", errno.ENOSPC, monkeypatch)
     for step in (moved.put_away, lambda: manager.delete(T0)):
@@ -163,10 +177,10 @@ def test_a_topic_that_is_deleted_before_the_old_replica_is_put_away_does_not_com
 def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_as_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager, log, moves = ready(tmp_path, flushed=True)
+    manager, log, moves = ready(tmp_path)
     disk = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
     with pytest.raises(StorageError):
-        moves.finish(T0)
+        exchanged(moves)
     assert manager.get(T0) is log
     assert not (Path(log.directory) / MOVED).exists()
     append(log, batch(b"late"), epoch=2)
@@ -184,11 +198,11 @@ def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_for_want_of_fi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
     disk = AtTheLimit(tmp_path / "a" / "t-0")
-    manager, log, moves = ready(tmp_path, files=disk, flushed=True)
+    manager, log, moves = ready(tmp_path, files=disk)
     disk.left = left
     target = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
     with pytest.raises(StorageError) as refused:
-        moves.finish(T0)
+        exchanged(moves)
     assert may_pass(refused.value)
     assert not (Path(log.directory) / MOVED).exists()
     target.is_bad = False
@@ -204,8 +218,11 @@ def test_a_replica_that_stays_marked_as_replaced_takes_nothing_any_more(
     manager, log, moves = ready(tmp_path)
     BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
     BadDisk(tmp_path / "a" / "t-0", "unlink", errno.EDQUOT, monkeypatch)
-    with pytest.raises(StorageError) as refused:
+    mark = marked(moves)
+    with pytest.raises(StorageError):
         moves.finish(T0)
+    with pytest.raises(StorageError) as refused:
+        moves.unmark(mark)
     manager.fail(refused.value)
     assert log.closed
     assert [directory.path for directory in manager.live] == [str(tmp_path / "b")]
@@ -225,50 +242,87 @@ def test_a_replica_that_was_in_use_and_marked_as_replaced_is_not_marked_after_a_
     manager.close()
 
 
-def test_a_copy_is_used_from_its_renaming_on_and_the_other_stays_until_the_disk_has_its_name(
+def test_an_exchange_waits_for_no_disk_and_tells_of_nothing_that_a_disk_may_not_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager, log, moves = ready(tmp_path, flushed=True)
-    moved = moves.finish(T0)
-    assert moved is not None
-    assert manager.get(T0) is moved.log
-    assert log.retired
-
-    def refuse(fd: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    with monkeypatch.context() as disk, pytest.raises(StorageError):
-        disk.setattr(Files, "sync", staticmethod(refuse))
-        moved.put_away()
-    assert not moved.log.durability.placed
-    assert partition_names(tmp_path / "a") == ["t-0"]
-    append(moved.log, batch(b"late"), epoch=2)
-    moved.put_away()
-    assert moved.log.durability.placed
-    assert [name.endswith("-delete") for name in partition_names(tmp_path / "a")] == [True]
-    manager.close()
-    assert opened(tmp_path).logs[T0].end_offset == 31
-
-
-def test_an_exchange_waits_for_three_fsyncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the records that have come since the copy was flushed, of the mark in the old replica, and of the new name."""
-    manager, log, moves = ready(tmp_path, 20, flushed=True)
+    """Before the disk has the name of the copy, a power cut may have the next start take the replica."""
+    manager, log, moves = ready(tmp_path, 20)
+    log.flush()
     append(log, batch(b"late"), epoch=9)
     copy_all(moves)
+    future_of(moves).flush()
+    marked(moves)
     synced: list[int] = []
-    monkeypatch.setattr(Files, "sync", staticmethod(synced.append))
-    moved = moves.finish(T0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Files, "sync", staticmethod(synced.append))
+        moved = moves.finish(T0)
     assert moved is not None
+    assert not synced
+    assert manager.get(T0) is moved.log is log.replaced_by
+    assert (moved.log.flushed_until, moved.log.end_offset) == (20, 21)
+    told: list[StorageError | None] = []
+    asked: list[tuple[Callable[[], None], OnDone]] = []
+    group = SharedFsync(manager.files, lambda _, work, done: asked.append((work, done)), lambda error: None)
+    group.fsync(moved.log, told.append)
+    assert told == []
+    [(work, done)] = asked
+    work()
+    done(None)
+    assert told == [None]
+    assert moved.log.flushed_until == 21
+    assert partition_names(tmp_path / "a") == ["t-0"]
     moved.put_away()
-    assert len(synced) == 3
-    assert moved.log.flushed_until == moved.log.end_offset == 21
+    assert [name.endswith("-delete") for name in partition_names(tmp_path / "a")] == [True]
+    manager.close()
+
+
+def test_a_copy_takes_no_place_before_its_disk_has_what_is_known_to_be_on_that_of_the_replica(tmp_path: Path) -> None:
+    manager, log, moves = ready(tmp_path)
+    future_of(moves).flush()
+    append(log, batch(b"late"), epoch=2)
+    copy_all(moves)
+    log.flush()
+    assert moves.finish(T0) is None
+    future_of(moves).flush()
+    assert moves.finish(T0) is not None
+    manager.close()
+
+
+def test_a_replica_is_not_marked_while_one_that_it_has_replaced_is(tmp_path: Path) -> None:
+    """Of two a start would not know which to take."""
+    manager = opened(tmp_path, "abc")
+    filled(manager, tmp_path)
+    moved = exchanged(copied(manager, tmp_path))
+    assert moved is not None
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "c"))
+    assert moves.mark(T0) is None
+    moved.put_away()
+    assert moves.mark(T0) is not None
+    manager.close()
+
+
+def test_what_an_earlier_move_has_left_is_put_away_by_that_one_only(tmp_path: Path) -> None:
+    """The topic was deleted, made anew and moved meanwhile."""
+    manager = opened(tmp_path)
+    filled(manager, tmp_path)
+    earlier = exchanged(copied(manager, tmp_path))
+    manager.delete(T0)
+    filled(manager, tmp_path)
+    later = exchanged(copied(manager, tmp_path))
+    assert earlier is not None
+    assert later is not None
+    earlier.put_away()
+    assert "t-0" in partition_names(tmp_path / "a")
+    later.put_away()
+    assert "t-0" not in partition_names(tmp_path / "a")
     manager.close()
 
 
 def test_a_replaced_replica_that_is_used_again_is_not_marked_any_more(tmp_path: Path) -> None:
     """Its copy is on a disk that failed before it was put away. When that comes back, the copy lacks records."""
     manager, log, moves = ready(tmp_path)
-    assert moves.finish(T0) is not None
+    assert exchanged(moves) is not None
     manager.close()
     (tmp_path / "b").rename(tmp_path / "away")
     (tmp_path / "b").mkdir()
@@ -280,21 +334,6 @@ def test_a_replaced_replica_that_is_used_again_is_not_marked_any_more(tmp_path: 
     (tmp_path / "away").rename(tmp_path / "b")
     with pytest.raises(DuplicatePartitionError):
         opened(tmp_path)
-
-
-def test_a_replica_is_not_marked_for_want_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    manager, log, moves = ready(tmp_path)
-
-    def fail(future: Log, directory: str) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Log, "rename", fail)
-        with pytest.raises(MemoryError):
-            moves.finish(T0)
-    assert not (Path(log.directory) / MOVED).exists()
-    assert moves.finish(T0) is not None
-    manager.close()
 
 
 @pytest.mark.parametrize("renamed", [False, True])

@@ -7,6 +7,8 @@ import os
 import shutil
 from collections.abc import Callable
 
+import pytest
+
 from kafkad.errors import StorageError
 from kafkad.log.fsync import OnDone, SharedFsync
 from tests.log.conftest import Home, append, batch
@@ -103,6 +105,69 @@ def test_segments_that_are_closed_are_opened_for_their_fsync_only(home: Home) ->
         threads.finish_one()
         assert sum(name.endswith(".log") for name in synced(home)) == count
         assert log.flushed_until == log.end_offset
+
+
+@pytest.mark.parametrize("error", [None, errno.EIO])
+def test_who_waits_for_a_log_that_its_copy_replaces_meanwhile_waits_for_that(home: Home, error: int | None) -> None:
+    """Whatever the disk says of the one before."""
+    log = home.open()
+    copy = Home(home.directory.parent / "u-0", home.files).open()
+    threads = Threads()
+    group = SharedFsync(home.files, threads.run, lambda error: None)
+    done: list[Outcome] = []
+    for _ in range(2):
+        append(log, batch())
+        append(copy, batch())
+        group.fsync(log, done.append)
+    log.retired, log.replaced_by = True, copy
+    if error is not None:
+        home.files.fail("sync", error)
+    threads.finish_one()
+    assert done == []
+    threads.finish_one()
+    assert len(done) == 1, "the others join the next"
+    threads.finish_one()
+    assert done == [None, None]
+    assert copy.flushed_until == 2
+    append(copy, batch())
+    group.fsync(log, done.append)
+    threads.finish_one()
+    assert (len(done), copy.flushed_until) == (3, 3)
+    copy.close()
+
+
+def test_who_waits_for_a_log_that_is_renamed_meanwhile_waits_for_its_new_name(home: Home) -> None:
+    log = home.open()
+    threads = Threads()
+    group = SharedFsync(home.files, threads.run, lambda error: None)
+    done: list[Outcome] = []
+    for _ in range(2):
+        append(log, batch())
+        group.fsync(log, done.append)
+    log.rename(str(home.directory.parent / "u-0"))
+    threads.finish_one()
+    assert (done, log.durability.placed, log.flushed_until) == ([], False, 0)
+    threads.finish_one()
+    assert (done, log.durability.placed) == ([None], True)
+    threads.finish_one()
+    assert (done, log.flushed_until) == ([None, None], 2)
+    log.close()
+
+
+def test_a_log_whose_name_may_not_be_on_the_disk_is_not_there_already(home: Home) -> None:
+    log = home.open()
+    append(log, batch())
+    log.flush()
+    log.rename(str(home.directory.parent / "u-0"))
+    threads = Threads()
+    group = SharedFsync(home.files, threads.run, lambda error: None)
+    done: list[Outcome] = []
+    home.files.synced.clear()
+    group.fsync(log, done.append)
+    assert done == []
+    threads.finish_one()
+    assert done == [None]
+    assert "logs" in synced(home)
 
 
 def test_what_is_on_the_disk_already_is_not_waited_for(home: Home) -> None:

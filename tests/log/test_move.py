@@ -15,16 +15,15 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.describe import describe
-from kafkad.log.durability import SEGMENTS_AT_ONCE
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.mending import verify_batch
-from kafkad.log.move import Moves, _flush_records
+from kafkad.log.move import Moves
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.turns import at_once
 from kafkad.wire.control import ControlRecord, build_marker
-from tests.log.conftest import Home, append, batch, pieces_of, records
+from tests.log.conftest import append, batch, pieces_of, records
 from tests.log.managers import CONFIG, T0, TOPIC_ID
 from tests.log.moving import BadDisk, copied, copy_all, filled, finished, future_of, opened, partition_names, ready
 
@@ -397,16 +396,3 @@ def test_what_kafka_answers_when_there_is_nothing_to_move(tmp_path: Path) -> Non
         moves.start(T0, str(tmp_path / "b"))
     assert absent.value.code == ErrorCode.REPLICA_NOT_AVAILABLE
     manager.close()
-
-
-def test_the_end_of_a_move_waits_for_all_segments_of_which_a_flush_has_left_some(home: Home) -> None:
-    """A flush that has many takes some at a time, and may be refused the others."""
-    copy = home.open(segment_bytes=300)
-    while len(copy.segments) <= SEGMENTS_AT_ONCE + 10:
-        append(copy, batch())
-    flush = copy.start_flush()
-    flush.sync()
-    copy.end_flush(flush)
-    home.files.synced.clear()
-    _flush_records(copy)
-    assert {segment.path(".log") for segment in copy.segments[SEGMENTS_AT_ONCE:]} <= set(home.files.synced)

@@ -18,6 +18,7 @@ from kafkad.log.files import may_pass
 from kafkad.log.log import Log
 from kafkad.replica.disk_threads import DiskThreads
 from kafkad.replica.durable import Durable
+from tests.fakes import turns
 from tests.log.conftest import Home, append, batch, fill
 
 Outcome = StorageError | None
@@ -110,6 +111,57 @@ def test_an_internal_error_in_a_thread_is_told_to_all_who_wait_and_ends_nothing(
     assert [record.message for record in caplog.records] == ["internal error in a thread that waits for a disk"]
     assert not waiting.failures
     assert waiting.outcomes(3) == [None] * 3
+
+
+def test_who_wants_a_log_on_the_disk_that_is_held_waits(waiting: Waiting) -> None:
+    log, durable = waiting.log, waiting.durable
+
+    async def scenario() -> None:
+        append(log, batch())
+        durable.hold(log)
+        waits = [asyncio.ensure_future(durable.flush(log)), durable.synced(log)]
+        await turns()
+        assert not any(each.done() for each in waits)
+        assert log.flushed_until == 0
+        durable.let_go(log)
+        await asyncio.wait_for(asyncio.gather(*waits), 20)
+
+    asyncio.run(scenario())
+    assert log.flushed_until == 1
+
+
+def test_who_has_a_log_flushed_that_its_copy_replaces_meanwhile_has_that_flushed(waiting: Waiting, home: Home) -> None:
+    log = waiting.log
+    copy = Home(home.directory.parent / "u-0", home.files).open()
+
+    async def scenario() -> None:
+        for each in (log, copy):
+            append(each, batch())
+        waiting.durable.hold(log)
+        flushed = asyncio.ensure_future(waiting.durable.flush(log))
+        await turns()
+        log.retired, log.replaced_by = True, copy
+        waiting.durable.let_go(log)
+        await asyncio.wait_for(flushed, 20)
+
+    asyncio.run(scenario())
+    assert (log.flushed_until, copy.flushed_until) == (0, 1)
+    copy.close()
+
+
+@pytest.mark.parametrize("code", [None, errno.EIO])
+def test_who_gives_up_waiting_for_an_fsync_is_told_nothing(waiting: Waiting, home: Home, code: int | None) -> None:
+    if code is not None:
+        home.files.fail("sync", code)
+
+    async def scenario() -> None:
+        append(waiting.log, batch())
+        given_up, waits = waiting.durable.synced(waiting.log), waiting.durable.synced(waiting.log)
+        given_up.cancel()
+        await asyncio.wait([waits], timeout=20)
+        assert isinstance(waits.exception(), StorageError if code else type(None))
+
+    asyncio.run(scenario())
 
 
 def test_who_waits_for_a_slow_disk_keeps_nobody_from_another(home: Home) -> None:

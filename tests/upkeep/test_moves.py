@@ -1,4 +1,4 @@
-"""Moves between log directories of which one is full: they are tried once a second, and others go on."""
+"""Moves between log directories of which one is full, slow or hangs: others go on, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ import pytest
 from kafkad.config import LONG_MAX, LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.checkpoint import CLEANED_OFFSETS
-from kafkad.log.directories import CheckpointWrite
+from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import Files
+from kafkad.log.loading import MOVED
 from kafkad.log.log import Log
-from kafkad.log.move import Moves, Step
+from kafkad.log.manager import LogManager
+from kafkad.log.move import Mark, Moved, Moves, Step
+from kafkad.log.segment import Segment
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
@@ -35,26 +38,28 @@ from kafkad.wire.messages.incremental_alter_configs import (
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.fakes import FakeClock, fails_once, hangs
 from tests.full_disk import FullDisk
-from tests.one_broker import OneBroker
+from tests.one_broker import NoSync, OneBroker
 
-FIRST, SECOND = (TopicPartition("t", partition) for partition in range(2))
+FIRST, SECOND, THIRD = ALL = [TopicPartition("t", partition) for partition in range(3)]
 """Each in the log directory of its name."""
 
 
 class Broker:
-    """Has two replicas, and moves them by a clock that stands still."""
+    """Has a replica in each of its log directories, and moves them by a clock that stands still."""
 
-    def __init__(self, directory: Path) -> None:
-        self._broker = OneBroker(directory)
+    def __init__(self, directory: Path, *directories: str) -> None:
+        self._broker = OneBroker(directory, directories=directories)
         self.replicas = self._broker.replicas
-        self.first, self.second = self._broker.directories
+        self.durable = self._broker.durable
+        self.directories = self._broker.directories
+        self.first, self.second = self.directories[:2]
         self.clock, self._timers = FakeClock(), Timers()
         self.replicas.logs.clock = self.clock
-        self._broker.create("t", 2)
-        for tp in (FIRST, SECOND):
+        self._broker.create("t", len(directories))
+        for tp, path in zip(ALL, self.directories, strict=False):
             for _ in range(5):
                 self._broker.append(*tp, Record(0, 100, None, b"value"))
-        assert (self.home(FIRST), self.home(SECOND)) == (self.first, self.second)
+            assert self.home(tp) == path
         self.bytes_per_second = LONG_MAX
         self._moves = ReplicaMoves(self.replicas, self._broker.durable, self._timers, lambda: self.bytes_per_second)
 
@@ -107,14 +112,32 @@ class Broker:
     def work(self, after_ms: int = 0) -> None:
         self._broker.work(self.clock, self._timers, after_ms)
 
-    def stop(self) -> None:
+    def sync(self, tp: TopicPartition, told: list[StorageError | None]) -> None:
+        """As one who waits for acks with `kafkad.acks.fsync`."""
+        self.durable.sync(self.log(tp), told.append)
+
+    def is_marked(self, tp: TopicPartition) -> bool:
+        return os.path.exists(os.path.join(self.log(tp).directory, MOVED))
+
+    def stop_moving(self) -> None:
         self._broker.run(self._moves.stop())
+
+    def stop(self) -> None:
+        self.stop_moving()
         self._broker.stop()
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    broker = Broker(tmp_path)
+    broker = Broker(tmp_path, "first", "second")
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Broker]:
+    """A broker with as many log directories."""
+    broker = Broker(tmp_path, "first", "second", "third")
     yield broker
     broker.stop()
 
@@ -400,16 +423,244 @@ def test_an_internal_error_in_one_move_ends_neither_it_nor_others(
     assert broker.home(FIRST) == broker.second
 
 
-def test_a_disk_that_hangs_holds_up_no_move_to_another(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    goes_on = hangs(monkeypatch, broker.second)
-    broker.move(FIRST, broker.second)
-    broker.work()
-    broker.move(SECOND, broker.first)
-    broker.work()
-    assert (broker.home(FIRST), broker.home(SECOND)) == (broker.first, broker.first)
+def test_a_disk_that_hangs_holds_up_no_moves_but_its_own(three: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those to it, and those from there, which it is to know of."""
+    third = three.directories[2]
+    goes_on = hangs(monkeypatch, three.second)
+    three.move(FIRST, three.second)
+    three.move(SECOND, three.first)
+    three.work()
+    three.move(THIRD, three.first)
+    three.work()
+    assert [three.home(tp) for tp in ALL] == [three.first, three.second, three.first]
     goes_on.set()
+    three.work()
+    three.move(THIRD, third)
+    three.work()
+    assert [three.home(tp) for tp in ALL] == [three.second, three.first, third]
+
+
+def test_a_move_waits_for_disks_in_threads(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.move(FIRST, broker.second)
+    threads = set()
+    monkeypatch.setattr(NoSync, "sync", lambda files, fd: threads.add(current_thread()))
     broker.work()
     assert broker.home(FIRST) == broker.second
+    assert not os.path.exists(os.path.join(broker.first, "t-0"))
+    assert threads
+    assert current_thread() not in threads
+
+
+def when_marked(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Do this, on the loop, when the disk knows of a mark."""
+    run = Durable.run
+
+    async def marked(durable: Durable, directory: str, work: Callable[[], object]) -> object:
+        result = await run(durable, directory, work)
+        if getattr(work, "__func__", None) is Mark.sync:
+            then()
+        return result
+
+    monkeypatch.setattr(Durable, "run", marked)
+
+
+def test_a_replica_serves_while_the_disk_of_its_copy_hangs_at_the_end_of_a_move(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for its disk waits a while for that of the copy, and then no more."""
+    told: list[StorageError | None] = []
+    disks: list[asyncio.Event] = []
+
+    def hang() -> None:
+        broker.append(FIRST)
+        broker.log(FIRST).flush()
+        broker.append(FIRST)
+        disks.append(hangs(monkeypatch, broker.second))
+
+    when_marked(monkeypatch, hang)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    broker.sync(FIRST, told)
+    broker.work(after_ms=2_999)
+    assert (broker.home(FIRST), told) == (broker.first, [])
+    broker.work(after_ms=1)
+    assert (broker.home(FIRST), told) == (broker.first, [None])
+    broker.append(FIRST)
+    broker.move(FIRST, broker.first)
+    disks[0].set()
+    broker.work()
+    assert (broker.home(FIRST), broker.copied(), broker.is_marked(FIRST)) == (broker.first, {}, False)
+
+
+def test_a_move_that_was_given_up_takes_no_mark_from_the_next(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk of the replica hung at the end of both."""
+    finish, marked = Moves.finish, []
+
+    def finish_if_marked(moves: Moves, tp: TopicPartition) -> Moved | None:
+        marked.append(broker.is_marked(tp))
+        return finish(moves, tp)
+
+    monkeypatch.setattr(Moves, "finish", finish_if_marked)
+    goes_on = hangs(monkeypatch, broker.first)
+    for path in (broker.second, broker.first, broker.second):
+        broker.move(FIRST, path)
+        broker.work()
+        broker.append(FIRST)
+    assert broker.home(FIRST) == broker.first
+    goes_on.set()
+    broker.work()
+    broker.work(after_ms=1_000)
+    assert (broker.home(FIRST), marked) == (broker.second, [True])
+    assert broker.log(FIRST).end_offset == 8
+
+
+def test_who_waits_for_the_disk_at_the_end_of_a_move_waits_for_that_of_the_copy(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[StorageError | None, str, int, bool]] = []
+
+    def on_done(error: StorageError | None) -> None:
+        moved = broker.log(FIRST)
+        told.append((error, broker.home(FIRST), moved.flushed_until, moved.durability.placed))
+
+    def produce() -> None:
+        broker.append(FIRST)
+        broker.log(FIRST).flush()
+        broker.append(FIRST)
+        broker.durable.hold(broker.log(FIRST))
+        broker.durable.sync(broker.log(FIRST), on_done)
+
+    when_marked(monkeypatch, produce)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert told == [(None, broker.second, 7, True)]
+
+
+def test_a_stop_at_the_end_of_a_move_leaves_no_mark(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next start may take the log as it was left, and not look for one."""
+    marked, told = [], []
+
+    def hang() -> None:
+        marked.append(broker.is_marked(FIRST))
+        broker.append(FIRST)
+        broker.log(FIRST).flush()
+        monkeypatch.setattr(Durable, "synced", lambda durable, log: asyncio.Event().wait())
+
+    when_marked(monkeypatch, hang)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    broker.append(FIRST)
+    broker.sync(FIRST, told)
+    broker.stop_moving()
+    broker.work()
+    assert (broker.home(FIRST), marked, told) == (broker.first, [True], [None])
+    assert not broker.is_marked(FIRST)
+
+
+def test_a_topic_that_is_deleted_at_the_end_of_a_move_is_no_failure(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    when_marked(monkeypatch, lambda: broker.replicas.logs.delete(FIRST))
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert not broker.copied()
+    assert not [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert all(directory.failure is None for directory in broker.replicas.logs.directories)
+
+
+def test_a_replica_that_is_cut_back_at_the_end_of_its_move_moves_without_what_was_cut_off(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuts = [2]
+
+    def cut() -> None:
+        if cuts:
+            truncate_to(broker.log(FIRST), cuts.pop())
+
+    when_marked(monkeypatch, cut)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    broker.work(after_ms=1_000)
+    assert (broker.home(FIRST), broker.log(FIRST).end_offset) == (broker.second, 2)
+
+
+@pytest.mark.parametrize(("owner", "step"), [(Log, "rename"), (Segment, "move_to"), (LogManager, "adopt")])
+def test_a_replica_whose_place_its_copy_cannot_take_for_want_of_memory_is_not_marked(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, owner: type, step: str
+) -> None:
+    """Also behind the renaming of the copy: what came to the replica would be gone with a kill."""
+    fails_once(monkeypatch, owner, step, MemoryError())
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert (broker.home(FIRST), broker.is_marked(FIRST)) == (broker.first, False)
+    broker.append(FIRST)
+    broker.work(after_ms=1_000)
+    assert (broker.home(FIRST), broker.log(FIRST).end_offset) == (broker.second, 6)
+    assert not os.path.exists(os.path.join(broker.first, "t-0"))
+
+
+def test_a_replica_whose_mark_cannot_be_taken_away_is_lost_with_its_directory(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that found another would take that."""
+    unlink = Files.unlink
+
+    def refuse(path: str) -> None:
+        if path.endswith(MOVED):
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+        unlink(path)
+
+    monkeypatch.setattr(Files, "unlink", staticmethod(refuse))
+    fails_once(monkeypatch, Log, "rename", MemoryError())
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert [directory.failure is None for directory in broker.replicas.logs.directories] == [False, True]
+
+
+def test_an_internal_error_does_not_keep_the_replaced_replica(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    fails_once(monkeypatch, LogManager, "put_away_replaced", MemoryError())
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert (broker.home(FIRST), os.path.exists(os.path.join(broker.first, "t-0"))) == (broker.second, True)
+    broker.work(after_ms=1_000)
+    assert not os.path.exists(os.path.join(broker.first, "t-0"))
+
+
+def test_where_a_replica_was_before_the_disk_knows_that_it_is_gone_before_it_is_marked_again(
+    three: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third = three.directories[2]
+    asked: list[str] = []
+    names = LogDirectory.sync_names
+
+    def sync_names(directory: LogDirectory) -> None:
+        names(directory)
+        asked.append(directory.path)
+        assert not three.is_marked(FIRST)
+
+    monkeypatch.setattr(LogDirectory, "sync_names", sync_names)
+    three.move(FIRST, three.second)
+    three.work()
+    assert (three.home(FIRST), asked) == (three.second, [])
+    three.move(FIRST, third)
+    three.work()
+    assert (three.home(FIRST), asked) == (third, [three.first])
+
+
+def test_a_second_move_waits_until_the_first_has_ended(three: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start would not know which to take of two that both say that they were replaced."""
+    third = three.directories[2]
+    short = StorageError(three.first, "removing failed")
+    short.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    fails_once(monkeypatch, LogManager, "put_away_replaced", short)
+    three.move(FIRST, three.second)
+    three.work()
+    three.move(FIRST, third)
+    three.work()
+    assert (three.home(FIRST), three.is_marked(FIRST)) == (three.second, False)
+    three.work(after_ms=1_000)
+    three.work(after_ms=1_000)
+    assert three.home(FIRST) == third
 
 
 def test_of_moves_to_several_directories_one_copies_in_a_turn_of_the_loop(
