@@ -19,7 +19,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.quota import ReplicationQuota
-from kafkad.timers import Pauses, Timers, sleep
+from kafkad.timers import Pauses, Timer, Timers, sleep
 from kafkad.together import cancelled
 from kafkad.turns import in_turns
 
@@ -40,15 +40,13 @@ class ReplicaMoves:
         self, replicas: ReplicaManager, durable: Durable, timers: Timers, bytes_per_second: Callable[[], int]
     ) -> None:
         """`bytes_per_second`: replica.alter.log.dirs.io.max.bytes.per.second, which all moves share."""
-        shared = _Shared(replicas, durable, timers, bytes_per_second, Moves(replicas.logs))
-        self._logs = replicas.logs
-        self._moves = shared.moves
-        self._into = {directory: _MovesInto(directory, shared) for directory in self._logs.directories}
+        self._shared = _Shared(replicas, durable, timers, bytes_per_second, Moves(replicas.logs))
+        self._into = {directory: _MovesInto(directory, self._shared) for directory in replicas.logs.directories}
 
     def start(self, tp: TopicPartition, path: str) -> None:
         """Begin to move a replica to `path`. KafkaError when this broker has not the one or not the other."""
-        self._moves.start(tp, path)
-        self._into[self._logs.live_directory(path)].begin(tp)
+        self._shared.moves.start(tp, path)
+        self._into[self._shared.replicas.logs.live_directory(path)].begin(tp)
 
     def resume(self) -> None:
         """At the start of the broker, for what a restart interrupted."""
@@ -77,6 +75,15 @@ class _Shared:
     marks: dict[Log, Mark] = field(default_factory=dict)
     """Those that replicas have, of the exchanges that began last."""
 
+    def now_ms(self) -> float:
+        return self.replicas.logs.clock.monotonic_ms()
+
+    def after(self, ms: float, action: Callable[[], None]) -> Timer:
+        return self.timers.at(self.now_ms() + ms, action)
+
+    async def sleep(self, ms: float) -> None:
+        await sleep(ms, self.replicas.logs.clock, self.timers)
+
 
 class _MovesInto:
     """What moves to one log directory: one task, as long as there is something, and one for each exchange. Disks may be
@@ -85,12 +92,6 @@ class _MovesInto:
     def __init__(self, target: LogDirectory, shared: _Shared) -> None:
         self._target = target
         self._shared = shared
-        self._replicas = shared.replicas
-        self._durable = shared.durable
-        self._clock = shared.replicas.logs.clock
-        self._timers = shared.timers
-        self._quota = shared.quota
-        self._moves = shared.moves
         self._resting: set[TopicPartition] = set()
         """Those of which a disk has just refused something, or that met an error of ours."""
         self._exchanges: dict[TopicPartition, asyncio.Task[None]] = {}
@@ -123,12 +124,12 @@ class _MovesInto:
                 break
             except Exception as error:
                 pause_ms = self._pause_ms(pauses, error, "looking for replicas to move")
-                await sleep(pause_ms, self._clock, self._timers)
+                await self._shared.sleep(pause_ms)
         self._flushed.clear()  # also of moves that were given up
         self._failing.clear()
 
     async def _move_all(self) -> None:
-        while under_way := self._moves.under_way(self._target):
+        while under_way := self._shared.moves.under_way(self._target):
             going = [tp for tp in under_way if tp not in self._resting and tp not in self._exchanges]
             for tp in going:
                 if await self._has_done(tp, self._go_on(tp)) and tp not in self._exchanges:
@@ -157,10 +158,10 @@ class _MovesInto:
         return pause_ms
 
     async def _go_on(self, tp: TopicPartition) -> None:
-        if self._replicas.logs.cut:
+        if self._shared.replicas.logs.cut:
             await self._settle_cut(tp)
         future = self._target.futures.get(tp)
-        if future in self._replicas.logs.cut:
+        if future in self._shared.replicas.logs.cut:
             self._rest(tp)
         elif future is not None and self._stands(tp, future):
             await self._with_refusals(tp, future, self._advance(tp, future))
@@ -172,15 +173,15 @@ class _MovesInto:
             if self._stands(tp, future):
                 self._refused(tp, error)
             elif isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError):
-                self._replicas.directory_failed(error)  # else it is of files that have gone with the move
+                self._shared.replicas.directory_failed(error)  # else it is of files that have gone with the move
 
     def _stands(self, tp: TopicPartition, future: Log) -> bool:
         """False if the topic was deleted meanwhile, the move given up for another, or a log directory has failed."""
-        return self._target.futures.get(tp) is future and self._replicas.logs.get(tp) is not None
+        return self._target.futures.get(tp) is future and self._shared.replicas.logs.get(tp) is not None
 
     def _refused(self, tp: TopicPartition, error: KafkaError) -> None:
         if isinstance(error, StorageError):
-            self._replicas.directory_failed(error)
+            self._shared.replicas.directory_failed(error)
             self._rest(tp)
         else:
             log.error("moving %s to another log directory failed; it stays where it is: %s", tp, error)
@@ -188,7 +189,7 @@ class _MovesInto:
 
     async def _settle_cut(self, tp: TopicPartition) -> None:
         """Of the copy, whose replica was cut back."""
-        cuts, future = self._replicas.cuts, self._target.futures.get(tp)
+        cuts, future = self._shared.replicas.cuts, self._target.futures.get(tp)
         cuts.begin()
         end = None if future is None else cuts.end_of(future)
         if end is not None:
@@ -196,13 +197,13 @@ class _MovesInto:
 
     def _give_up(self, tp: TopicPartition) -> None:
         try:
-            self._moves.cancel(tp)
+            self._shared.moves.cancel(tp)
         except StorageError as error:
-            self._replicas.directory_failed(error)
+            self._shared.replicas.directory_failed(error)
             self._rest(tp)
 
     def _rest(self, tp: TopicPartition, pause_ms: float = _REST_MS) -> None:
-        self._timers.at(self._clock.monotonic_ms() + pause_ms, partial(self._has_rested, tp))
+        self._shared.after(pause_ms, partial(self._has_rested, tp))
         self._resting.add(tp)  # not before there is a timer to end it, for which memory may be too short
 
     def _has_rested(self, tp: TopicPartition) -> None:
@@ -220,9 +221,9 @@ class _MovesInto:
         if future in self._flushed and self._is_close(tp, future):
             self._exchanges[tp] = asyncio.create_task(self._try_exchange(tp, future))
             return
-        await self._durable.flush(future)
+        await self._shared.durable.flush(future)
         if self._stands(tp, future):
-            await self._durable.run(self._target.path, self._target.collect_start_offsets().write)
+            await self._shared.durable.run(self._target.path, self._target.collect_start_offsets().write)
             self._flushed.add(future)
 
     async def _step(self, tp: TopicPartition, future: Log, then: Callable[[], T]) -> T | None:
@@ -239,27 +240,27 @@ class _MovesInto:
         """None if the copy stands no more."""
         if not self._stands(tp, future):
             return None
-        await in_turns(self._moves.drop_beginning(tp))
+        await in_turns(self._shared.moves.drop_beginning(tp))
         if not self._stands(tp, future):
             return None
-        ahead = await in_turns(self._moves.read_ahead(tp))
+        ahead = await in_turns(self._shared.moves.read_ahead(tp))
         if not self._stands(tp, future):
             return None
-        partition = self._replicas.find(*tp)
+        partition = self._shared.replicas.find(*tp)
         high_watermark = 0 if partition is None else partition.high_watermark
-        step = self._moves.step(tp, high_watermark=high_watermark, ahead=ahead)
-        self._quota.take(step.copied, self._clock.monotonic_ms())
+        step = self._shared.moves.step(tp, high_watermark=high_watermark, ahead=ahead)
+        self._shared.quota.take(step.copied, self._shared.now_ms())
         return step
 
     async def _until_allowed(self, tp: TopicPartition, future: Log) -> None:
         """Keep to the rate, which may be another after each wait, where there is more to copy."""
-        while (replica := self._replicas.logs.get(tp)) is not None and future.end_offset != replica.end_offset:
-            now_ms = self._clock.monotonic_ms()
-            self._quota.limit(self._shared.bytes_per_second(), now_ms)
-            wait_ms = self._quota.wait_ms(now_ms)
+        while (replica := self._shared.replicas.logs.get(tp)) is not None and future.end_offset != replica.end_offset:
+            now_ms = self._shared.now_ms()
+            self._shared.quota.limit(self._shared.bytes_per_second(), now_ms)
+            wait_ms = self._shared.quota.wait_ms(now_ms)
             if not wait_ms:
                 break
-            await sleep(wait_ms, self._clock, self._timers)
+            await self._shared.sleep(wait_ms)
 
     # -- the exchange ----------------------------------------------------------------------------------------------
 
@@ -272,9 +273,9 @@ class _MovesInto:
 
     async def _exchange(self, tp: TopicPartition, future: Log) -> None:
         """The copy takes the replica's place, if it can do so soon; and then the replica goes."""
-        for directory in self._moves.left(tp):
-            await self._durable.run(directory.path, directory.sync_names)
-        mark = self._moves.mark(tp)
+        for directory in self._shared.moves.left(tp):
+            await self._shared.durable.run(directory.path, directory.sync_names)
+        mark = self._shared.moves.mark(tp)
         if mark is None:
             self._rest(tp)
             return
@@ -282,13 +283,13 @@ class _MovesInto:
         self._shared.marks[replica] = mark
         try:
             async with self._shared.one_mark[replica.log_directory]:
-                await self._durable.run(replica.log_directory, mark.sync)
+                await self._shared.durable.run(replica.log_directory, mark.sync)
             moved = await self._take_place(tp, future, replica)
         finally:
             self._end_mark(mark)
         if moved is not None:
             for write in await self._insist(tp, partial(self._put_away, moved)) or ():
-                await self._insist(tp, partial(self._durable.run, write.directory.path, write.write))
+                await self._insist(tp, partial(self._shared.durable.run, write.directory.path, write.write))
 
     async def _take_place(self, tp: TopicPartition, future: Log, replica: Log) -> Moved | None:
         """None if that takes too long, or the copy stands no more.
@@ -297,28 +298,28 @@ class _MovesInto:
         while, for others wait for it.
         """
         moved, is_held = None, True
-        let_go = partial(self._durable.let_go, replica)
-        patience = self._timers.at(self._clock.monotonic_ms() + _PATIENCE_MS, let_go)
+        let_go = partial(self._shared.durable.let_go, replica)
+        patience = self._shared.after(_PATIENCE_MS, let_go)
         try:
-            self._durable.hold(replica)
+            self._shared.durable.hold(replica)
             while moved is None and is_held and self._is_close(tp, future):
                 if future.flushed_until < replica.flushed_until:
-                    await self._durable.synced(future)
+                    await self._shared.durable.synced(future)
                 moved = await self._step(tp, future, partial(self._finish, tp))
-                is_held = self._durable.holds(replica)
+                is_held = self._shared.durable.holds(replica)
         finally:
             patience.cancel()
             let_go()
         return moved
 
     def _is_close(self, tp: TopicPartition, future: Log) -> bool:
-        is_cut = future in self._replicas.logs.cut
+        is_cut = future in self._shared.replicas.logs.cut
         return self._stands(tp, future) and not is_cut and future.durability.unflushed_bytes <= _LITTLE
 
     def _finish(self, tp: TopicPartition) -> Moved | None:
-        moved = self._moves.finish(tp)
+        moved = self._shared.moves.finish(tp)
         if moved is not None:
-            partition = self._replicas.find(*tp)
+            partition = self._shared.replicas.find(*tp)
             if partition is not None:
                 partition.take_log(moved.log)
             log.info("moved %s to %s", tp, moved.log.directory)
@@ -331,14 +332,14 @@ class _MovesInto:
             del marks[replica]
             if not replica.closed:
                 try:
-                    self._moves.unmark(mark)
+                    self._shared.moves.unmark(mark)
                 except StorageError as error:
-                    self._replicas.directory_failed(error)
+                    self._shared.replicas.directory_failed(error)
                 else:
-                    self._durable.in_thread(replica.log_directory, mark.sync, lambda error: None)
+                    self._shared.durable.in_thread(replica.log_directory, mark.sync, lambda error: None)
 
     async def _put_away(self, moved: Moved) -> list[CheckpointWrite]:
-        await self._durable.synced(moved.log)
+        await self._shared.durable.synced(moved.log)
         return moved.put_away()
 
     async def _insist(self, tp: TopicPartition, step: Callable[[], Awaitable[T]]) -> T | None:
@@ -349,9 +350,9 @@ class _MovesInto:
             try:
                 return await step()
             except StorageError as error:
-                self._replicas.directory_failed(error)
+                self._shared.replicas.directory_failed(error)
                 if not may_pass(error):
                     return None
             except Exception as error:
                 pause_ms = self._pause_ms(pauses, error, f"removing what {tp} was moved from")
-            await sleep(pause_ms, self._clock, self._timers)
+            await self._shared.sleep(pause_ms)
