@@ -60,8 +60,7 @@ def load(
     if environ.get("STATE_DIRECTORY"):
         defaults["log.dir"] = environ["STATE_DIRECTORY"].split(":")[0]
     if config_file is not None:
-        content = _read(config_file)
-        loader.from_kafka = is_properties(config_file, content)
+        content, loader.from_kafka = _read(config_file)
         if loader.from_kafka:
             defaults = dict(KAFKAS_DEFAULTS)
             in_file = read_properties(config_file, content)
@@ -98,7 +97,8 @@ _BEHIND_A_NAME = re.compile(r"[:\s]")
 _NAME = re.compile(r"[a-z]{1,20}|[A-Za-z][\w-]{0,40}(\.[\w-]{1,40})+", re.ASCII)
 
 
-def _read(path: str) -> str:
+def _read(path: str) -> tuple[str, bool]:
+    """Its text, and whether that is Java's format of properties."""
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -108,9 +108,9 @@ def _read(path: str) -> str:
         raise ConfigError(f"{path}: is empty; to run by the defaults, leave --config away")
     as_java = java_text(content)
     if is_properties(path, as_java):
-        return as_java
+        return as_java, True
     try:
-        return content.decode()
+        return content.decode(), False
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not a text file in UTF-8") from None
 

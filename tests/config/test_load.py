@@ -66,6 +66,13 @@ def test_metadata_lives_in_the_first_data_directory_unless_said_otherwise() -> N
     assert load(None, ["log.dirs=/a,/b", "kafkad.metadata.dir=/m"], {}).metadata_dir == "/m"
 
 
+def test_yaml_behind_the_mark_that_some_editors_write_is_yaml(tmp_path: Path) -> None:
+    """Also where the name of the file does not say so, and a comment in the first line looks like a property."""
+    path = write(tmp_path, "kafkad.conf", "\ufeff# broker.id=2\nlog.dirs: /a\nbroker.id: 7\n")
+    config = load(path, [], {})
+    assert (config.broker_id, config.str("listeners")) == (7, "PLAINTEXT://127.0.0.1:9092")
+
+
 def test_yaml_dotted_nested_and_mixed(tmp_path: Path) -> None:
     path = write(
         tmp_path,
