@@ -72,7 +72,7 @@ def home_partition(key: str, count: int) -> int:
     return (0 if value == 1 << 31 else value) % count
 
 
-def some(things: Sequence[object], most: int = 5, of: int = 0) -> str:
+def some(things: Sequence[object], *, most: int = 5, of: int = 0) -> str:
     """The first of many names, and how many more there are. `of`: of how many `things` are the first already."""
     named, more = ", ".join(map(str, things[:most])), (of or len(things)) - most
     return named if more <= 0 else f"{named} and {more} more"

@@ -18,4 +18,4 @@ from kafkad.names import TopicPartition, some
     ],
 )
 def test_the_first_of_many_are_named(things: list[object], of: int, text: str) -> None:
-    assert some(things, 2, of) == text
+    assert some(things, most=2, of=of) == text

@@ -186,7 +186,7 @@ def _records_deleted(message: Any, response: Any) -> Lines:
         done = [one for one in topic.partitions if one.error_code in _DONE]
         cut = [f"{one.partition_index} before {_cut_at(one, offsets[topic.name, one.partition_index])}" for one in done]
         if cut:
-            yield f"records of topic {topic.name} deleted, of partition {some(cut, _NAMED)}"
+            yield f"records of topic {topic.name} deleted, of partition {some(cut, most=_NAMED)}"
 
 
 def _cut_at(done: Any, asked: int) -> object:
@@ -217,7 +217,7 @@ def _of_resources(message: Any, response: Any, verb: str, text: Callable[[Any], 
     refused = {(r.resource_type, r.resource_name) for r in response.responses if r.error_code}
     for resource in message.resources:
         if (resource.resource_type, resource.resource_name) not in refused:
-            changes = some([text(config) for config in resource.configs], _NAMED) or "to nothing of its own"
+            changes = some([text(config) for config in resource.configs], most=_NAMED) or "to nothing of its own"
             yield f"settings of {_resource(resource.resource_type, resource.resource_name)} {verb}: {changes}"
 
 
@@ -230,7 +230,7 @@ def _replicas_moved(message: Any, response: Any) -> Lines:
                 path = paths[topic.topic_name, partition.partition_index]
                 begun.setdefault((path, topic.topic_name), []).append(str(partition.partition_index))
     for (path, name), partitions in begun.items():
-        yield f"move to log directory {_shown(path)} begun for topic {name}: {some(partitions, _NAMED)}"
+        yield f"move to log directory {_shown(path)} begun for topic {name}: {some(partitions, most=_NAMED)}"
 
 
 def _groups_deleted(message: Any, response: Any) -> Lines:
@@ -242,7 +242,7 @@ def _leaders_elected(message: Any, response: Any) -> Lines:
     for topic in response.replica_election_results:
         elected = [str(p.partition_id) for p in topic.partition_result if not p.error_code]
         if elected:
-            yield f"{kind} leaders elected for topic {topic.topic}: {some(elected, _NAMED)}"
+            yield f"{kind} leaders elected for topic {topic.topic}: {some(elected, most=_NAMED)}"
 
 
 def _reassignments_asked(message: Any, response: Any) -> Lines:
@@ -255,14 +255,14 @@ def _reassignments_asked(message: Any, response: Any) -> Lines:
         if (name, index) not in refused:
             asked.setdefault(name, []).append(f"{index} " + ("cancelled" if replicas is None else f"to {replicas}"))
     for name, changes in asked.items():
-        yield f"reassignment of topic {name}: {some(changes, _NAMED)}"
+        yield f"reassignment of topic {name}: {some(changes, most=_NAMED)}"
 
 
 def _offsets_deleted(message: Any, response: Any) -> Lines:
     for topic in response.topics:
         deleted = [str(p.partition_index) for p in topic.partitions if not p.error_code]
         if deleted:
-            partitions = some(deleted, _NAMED)
+            partitions = some(deleted, most=_NAMED)
             yield f"offsets of group {_shown(message.group_id)} deleted, for topic {topic.name}: {partitions}"
 
 
@@ -279,13 +279,15 @@ def _offsets(message: Any, response: Any) -> Iterator[str]:
         done = [p for p in topic.partitions if (topic.name, topic.topic_id, p.partition_index) not in refused]
         if done:
             name = topic.name or topic.topic_id.hex()
-            offsets = some([f"{p.partition_index} to {p.committed_offset}" for p in done[:_NAMED]], _NAMED, len(done))
+            offsets = some(
+                [f"{p.partition_index} to {p.committed_offset}" for p in done[:_NAMED]], most=_NAMED, of=len(done)
+            )
             yield f"offsets of group {_shown(message.group_id)} set by no member, for topic {name}: {offsets}"
 
 
 def _members_removed(message: Any, response: Any) -> Lines:
     removed = [r.group_instance_id or r.member_id for r in response.members if not r.error_code]
-    members = some(list(map(_shown, removed[:_NAMED])), _NAMED, len(removed))
+    members = some(list(map(_shown, removed[:_NAMED])), most=_NAMED, of=len(removed))
     return (f"members of group {_shown(message.group_id)} removed: {members}",) if removed else ()
 
 
@@ -314,7 +316,7 @@ def _quotas_altered(message: Any, response: Any) -> Lines:
         if parts not in refused:
             whose = " and ".join(f"{type_} {_shown(name)}" if name else f"every {type_}" for type_, name in parts)
             changes = [f"{op.key} removed" if op.remove else f"{op.key}={op.value:.15g}" for op in entry.ops]
-            yield f"quotas of {whose} changed: {some(changes, _NAMED)}"
+            yield f"quotas of {whose} changed: {some(changes, most=_NAMED)}"
 
 
 def _passwords_altered(message: Any, response: Any) -> Lines:
@@ -352,7 +354,7 @@ def _token_created(message: Any, response: Any) -> Lines:
         return
     owner = _shown(f"{response.principal_type}:{response.principal_name}")
     renewers = [_shown(f"{each.principal_type}:{each.principal_name}") for each in message.renewers]
-    renewed = f", to be renewed by {some(renewers, _NAMED)}" if renewers else ""
+    renewed = f", to be renewed by {some(renewers, most=_NAMED)}" if renewers else ""
     yield f"delegation token {response.token_id} of {owner} created{renewed}"
 
 

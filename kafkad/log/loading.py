@@ -24,13 +24,11 @@ from kafkad.log.files import Files, LogFile, may_pass
 from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
-from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, some
 
 MOVED = "kafkad-moved"
 """A file put into a replica before its finished copy in another log directory takes its place. Until the copy has its
 name it says nothing: a start that finds no other replica removes it."""
-
-_MOST_NAMED = 5
 
 ConfigFor = Callable[[str], LogConfig]
 IdOf = Callable[[str], TopicId]
@@ -320,9 +318,8 @@ def _was_moved(path: str) -> bool:
 
 def _two_message(unsettled: Sequence[tuple[FoundPartition, FoundPartition]]) -> str:
     named = [f"{one.name.topic_partition} in {_size(one)} and in {_size(other)}" for one, other in unsettled]
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
     return (
-        f"partitions are in two log directories: {'; '.join(named[:_MOST_NAMED])}{more}. Either a log directory failed "
+        f"partitions are in two log directories: {some(named)}. Either a log directory failed "
         "while they were being moved, or it was left out of log.dirs at a start, which then made them anew, empty. "
         "Move away the ones whose records you do not need, then start again."
     )

@@ -181,7 +181,9 @@ class IsrChanges:
                 news[refusal.isr, refusal.code].append(partition.tp)
         for (isr, code), partitions in news.items():
             why = f"{_WHY[code]} ({code.name})" if code in _WHY else code.name
-            log.info("the controller does not make %s the ISR of %s: %s", list(isr), some(partitions, _MOST_NAMED), why)
+            log.info(
+                "the controller does not make %s the ISR of %s: %s", list(isr), some(partitions, most=_MOST_NAMED), why
+            )
 
     async def _look_for_laggards(self) -> None:
         """Every half of `replica.lag.time.max.ms`."""

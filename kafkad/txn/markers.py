@@ -261,7 +261,7 @@ class MarkerQueues:
             "transactional id %s is to be %s, but cannot be yet: it waits for %s",
             ending.transaction.id,
             "committed" if ending.transaction.commits else "aborted",
-            some(where, _MOST_NAMED, len(ending.waiting)),
+            some(where, most=_MOST_NAMED, of=len(ending.waiting)),
         )
 
     def _described(self, tp: TopicPartition) -> str:
