@@ -31,6 +31,8 @@ async def handle(
             for index in topic.partitions:
                 await turns.give_way()
                 paths[TopicPartition(topic.name, index)] = directory.path
+    request.check(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+    await context.moves.forget_predecessors(paths)
     codes: dict[TopicPartition, ErrorCode] = {}
     for tp, path in paths.items():
         await turns.give_way()

@@ -8,7 +8,8 @@ the disk has the new one. A move that a restart interrupts goes on from where it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -73,6 +74,23 @@ class Moves:
     def future(self, topic_partition: TopicPartition) -> Log | None:
         return self._manager.future(topic_partition)
 
+    def forget_predecessors(
+        self, wanted: Mapping[TopicPartition, str]
+    ) -> list[tuple[LogDirectory, Callable[[], None]]]:
+        """Before moves to these paths start: what is to be done in threads first, for each log directory that has
+        checkpoints of replicas that were there earlier. Until then none starts there."""
+        new: dict[str, set[TopicPartition]] = defaultdict(set)
+        for topic_partition, path in wanted.items():
+            new[os.path.abspath(path)].add(topic_partition)
+        work: list[tuple[LogDirectory, Callable[[], None]]] = []
+        for directory in self._manager.live:
+            here = directory.logs, directory.futures, directory.replaced
+            moving = (tp for tp in new[directory.path] if self._manager.get(tp) is not None)
+            gone = {tp for tp in moving if not any(tp in logs for logs in here)}
+            if directory.forget_checkpoints(gone):
+                work.append((directory, partial(directory.rewrite_checkpoints_without, gone)))
+        return work
+
     def start(self, topic_partition: TopicPartition, path: str) -> bool:
         """Begin to move a replica to the log directory `path`; False when it is there, or on its way there.
 
@@ -101,8 +119,6 @@ class Moves:
         if len(name) > LONGEST_NAME:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is too long for the name of a directory")
         directory = os.path.join(target.path, name)
-        if target.forget_checkpoints({log.topic_partition}):
-            target.rewrite_checkpoints_without({log.topic_partition})
         with target.making(directory, log.topic_partition, log.topic_id):
             future = Log.open(
                 directory,

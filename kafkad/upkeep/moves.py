@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -42,6 +42,15 @@ class ReplicaMoves:
         """`bytes_per_second`: replica.alter.log.dirs.io.max.bytes.per.second, which all moves share."""
         self._shared = _Shared(replicas, durable, timers, bytes_per_second, Moves(replicas.logs))
         self._into = {directory: _MovesInto(directory, self._shared) for directory in replicas.logs.directories}
+
+    async def forget_predecessors(self, wanted: Mapping[TopicPartition, str]) -> None:
+        """Of replicas that are to move to these paths: before, nothing starts where checkpoints still have one."""
+        shared = self._shared
+        forgetting = [
+            shared.durable.in_thread(directory.path, forget, lambda error: None)
+            for directory, forget in shared.moves.forget_predecessors(wanted)
+        ]
+        await asyncio.gather(*forgetting, return_exceptions=True)  # a failed directory refuses its moves
 
     def start(self, tp: TopicPartition, path: str) -> None:
         """Begin to move a replica to `path`. KafkaError when this broker has not the one or not the other."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Awaitable, Callable
+from threading import current_thread
 
 import pytest
 
 from kafkad.api import alter_replica_log_dirs
 from kafkad.config import LONG_MAX
 from kafkad.errors import ErrorCode, StorageError
+from kafkad.log.directories import LogDirectory
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -107,6 +109,29 @@ def test_a_replica_moves_with_its_records(broker: OneBroker, version: int) -> No
     leader = broker.replicas.leader("t", 0)
     assert leader.log.directory.startswith(target)
     assert (leader.high_watermark, leader.read(0, 1 << 20, 101, at_least_one=True) is not None) == (101, True)
+
+
+def test_what_checkpoints_say_of_an_earlier_replica_is_forgotten_in_a_thread(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create("t")
+    logs, tp = broker.replicas.logs, TopicPartition("t", 0)
+    home, other = broker.directories
+    threads = []
+    rewrite = LogDirectory.rewrite_checkpoints_without
+
+    def rewritten(directory: LogDirectory, gone: set[TopicPartition]) -> None:
+        threads.append(current_thread())
+        rewrite(directory, gone)
+
+    monkeypatch.setattr(LogDirectory, "rewrite_checkpoints_without", rewritten)
+    for write in logs.collect_high_watermarks({tp: 0}):
+        write.write()
+    assert move(broker, other, "t", 0) == ErrorCode.NONE
+    broker.run_until(lambda: not os.path.exists(os.path.join(home, "t-0")))
+    assert move(broker, home, "t", 0) == ErrorCode.NONE
+    assert threads
+    assert current_thread() not in threads
 
 
 def test_moves_keep_to_the_rate_that_is_set(broker: OneBroker) -> None:

@@ -119,6 +119,8 @@ class History:
         elif future is None:
             if not any(T0 in directory.replaced for directory in self._manager.live):
                 [target] = [each for each in self._manager.live if each is not self._manager.directory_of(T0)]
+                for _, forget in self._moves.forget_predecessors({T0: target.path}):
+                    forget()
                 self._moves.start(T0, target.path)
         elif not self._moves.step(T0, 300).caught_up:
             pass

@@ -14,7 +14,9 @@ import pytest
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
+from kafkad.log.checkpoint import RECOVERY_POINTS
 from kafkad.log.describe import describe
+from kafkad.log.files import may_pass
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.mending import verify_batch
@@ -25,7 +27,18 @@ from kafkad.turns import at_once
 from kafkad.wire.control import ControlRecord, build_marker
 from tests.log.conftest import append, batch, pieces_of, records
 from tests.log.managers import CONFIG, T0, TOPIC_ID
-from tests.log.moving import BadDisk, copied, copy_all, filled, finished, future_of, opened, partition_names, ready
+from tests.log.moving import (
+    BadDisk,
+    copied,
+    copy_all,
+    exchanged,
+    filled,
+    finished,
+    future_of,
+    opened,
+    partition_names,
+    ready,
+)
 
 
 def test_what_a_replica_loses_of_its_beginning_goes_from_the_copy_in_pieces(tmp_path: Path) -> None:
@@ -395,4 +408,36 @@ def test_what_kafka_answers_when_there_is_nothing_to_move(tmp_path: Path) -> Non
     with pytest.raises(KafkaError) as absent:
         moves.start(T0, str(tmp_path / "b"))
     assert absent.value.code == ErrorCode.REPLICA_NOT_AVAILABLE
+    manager.close()
+
+
+def test_a_replica_does_not_move_to_where_checkpoints_still_have_an_earlier_one(tmp_path: Path) -> None:
+    """What they say of that would be taken for the copy's."""
+    manager = opened(tmp_path)
+    filled(manager, tmp_path)
+    moves = copied(manager, tmp_path)
+    future_of(moves).flush()
+    for write in manager.collect_recovery_points():
+        write.write()
+    assert moves.forget_predecessors({T0: str(tmp_path / "b")}) == [], "it is on its way there"
+    moves.cancel(T0)
+    with pytest.raises(StorageError) as refused:
+        moves.start(T0, str(tmp_path / "b"))
+    assert may_pass(refused.value)
+    assert moves.under_way(manager.directories[1]) == []
+    [(directory, forget)] = moves.forget_predecessors({T0: str(tmp_path / "b")})
+    forget()
+    assert directory.checkpointed(RECOVERY_POINTS, T0) is None
+    assert moves.start(T0, str(tmp_path / "b"))
+    manager.close()
+
+
+def test_checkpoints_keep_a_replica_that_was_replaced(tmp_path: Path) -> None:
+    manager = opened(tmp_path)
+    filled(manager, tmp_path).flush()
+    for write in manager.collect_recovery_points():
+        write.write()
+    moves = copied(manager, tmp_path)
+    assert exchanged(moves) is not None
+    assert moves.forget_predecessors({T0: str(tmp_path / "a")}) == []
     manager.close()
