@@ -304,24 +304,16 @@ class ProducerStates:
         if origin is CLIENT:
             _raise_if_duplicate(producer, header)
         self._check_epoch(producer, header)
+        is_open, is_transactional = producer.txn_start >= 0, header[ATTRIBUTES] & TRANSACTIONAL
+        if is_open and is_transactional and header[PRODUCER_EPOCH] != producer.epoch:
+            raise _ended_elsewhere(header, producer)
         if origin is CLIENT and header[BASE_SEQUENCE] >= 0:
             self._check_sequence(producer, header)
-        if producer.txn_start >= 0:
-            self._check_belongs(producer, header)
-
-    def _check_belongs(self, producer: Producer, header: Header) -> None:
-        """To the transaction that this producer has open."""
-        if not header[ATTRIBUTES] & TRANSACTIONAL:
+        if is_open and not is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {header[PRODUCER_ID]} has a transaction open since offset {producer.txn_start}, "
                 "and sent a batch that does not belong to it",
-            )
-        if header[PRODUCER_EPOCH] != producer.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header[PRODUCER_ID]} has a transaction open since offset {producer.txn_start} with epoch "
-                f"{producer.epoch}, and sent a batch with epoch {header[PRODUCER_EPOCH]}",
             )
 
     def _check_epoch(self, producer: Producer, header: Header) -> None:
@@ -654,6 +646,16 @@ def _old_epoch(producer_id: int, epoch: int, producer: Producer) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"epoch {epoch} of producer {producer_id} is older than {producer.epoch}, the last one seen",
+    )
+
+
+def _ended_elsewhere(header: Header, producer: Producer) -> KafkaError:
+    """A coordinator lets a producer go on with a later epoch when all markers of its transaction are written. If it is
+    open here, another leader has the marker: the producer is not fenced, and has to find that leader."""
+    return KafkaError(
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        f"producer {header[PRODUCER_ID]} goes on with epoch {header[PRODUCER_EPOCH]}, and its transaction of epoch "
+        f"{producer.epoch} is open here since offset {producer.txn_start}: another leader must have its end",
     )
 
 

@@ -32,6 +32,8 @@ VERIFYING = (3, 9, 10, 11)
 ADDING = (12, 13)
 NOT_ADDED = {11: ErrorCode.TRANSACTION_ABORTABLE}
 """Others are told INVALID_TXN_STATE."""
+PASSING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS)
+"""Any client sends the batch again."""
 
 
 @pytest.fixture
@@ -272,6 +274,24 @@ def test_epochs_behind_and_ahead_of_the_open_transaction(frames: Frames, version
     for epoch in (EPOCH - 1, EPOCH + 1):
         assert produce(frames, version, batch(epoch=epoch))[0] == ErrorCode.INVALID_PRODUCER_EPOCH
     assert end_offset(frames) == 1
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("version", VERIFYING + ADDING)
+def test_an_epoch_that_its_coordinator_confirms_while_the_one_before_is_open_here_is_sent_to_another_leader(
+    frames: Frames, version: int, at_once: bool
+) -> None:
+    """All markers are written by then: that of this partition by a leader of which this one does not know yet."""
+    frames.transactions.answers_at_once = at_once
+    frames.transactions.begin(TXN, PID, EPOCH, T0)
+    produce(frames, version, batch())
+    frames.transactions.begin(TXN, PID, EPOCH + 1, T0)
+    for sequence in range(3):
+        assert produce(frames, version, batch(sequence, epoch=EPOCH + 1))[0] in PASSING
+    assert end_offset(frames) == 1
+    end(frames, epoch=EPOCH + 1, version=2)
+    frames.transactions.begin(TXN, PID, EPOCH + 1, T0)
+    assert produce(frames, version, batch(epoch=EPOCH + 1)) == (0, 2)
 
 
 @pytest.mark.parametrize("version", [9, 12])

@@ -180,6 +180,20 @@ def test_who_is_not_the_producer_of_the_id(client: Client, version: int) -> None
     assert len(client.transactions.asked) == asked, "the partition knows that this epoch is over"
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_has_ended_its_transaction_elsewhere_looks_for_the_coordinator_of_the_group(
+    client: Client, version: int
+) -> None:
+    """By what the coordinator of transactions says, all markers are written: that of the group's partition by a leader
+    of which this one does not know yet."""
+    assert client.commit(version) == [NONE]
+    client.transactions.begin(TXN, client.pid, EPOCH + 1, HOME)
+    assert client.commit(version, epoch=EPOCH + 1) == [ErrorCode.NOT_COORDINATOR]
+    client.end(epoch=EPOCH + 1, version=2)
+    assert client.commit(version, ("t", 0, 6), epoch=EPOCH + 1) == [NONE]
+    assert client.fetch(stable=False) == (NONE, 5)
+
+
 def test_topics_and_partitions_that_nobody_knows(client: Client) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert client.commit(3, ("nowhere", 0, 5), ("t", 99, 5), ("t", 0, 5)) == [unknown, unknown, NONE]

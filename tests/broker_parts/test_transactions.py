@@ -78,7 +78,8 @@ def init(brokers: Brokers, broker: int) -> Producer:
     return answer.producer_id, answer.producer_epoch
 
 
-def produce(brokers: Brokers, tp: TopicPartition, producer: Producer, version: int) -> ErrorCode:
+def produce(brokers: Brokers, tp: TopicPartition, producer: Producer, version: int, at: int | None = None) -> ErrorCode:
+    """At the leader of a partition of `t`, or at another broker."""
     batch = build_batch(
         [Record(0, 1_700_000_000_000, None, b"v")],
         producer_id=producer[0],
@@ -93,7 +94,7 @@ def produce(brokers: Brokers, tp: TopicPartition, producer: Producer, version: i
         timeout_ms=30_000,
         topic_data=[TopicProduceData(name=tp.topic, partition_data=[data])],
     )
-    leader = brokers[tp.partition + 1]
+    leader = brokers[at or tp.partition + 1]
 
     async def ask() -> Any:
         return await leader.ask_by_frame(request, version, FrameConnection(leader.parts.dispatcher))
@@ -182,3 +183,25 @@ def test_another_coordinator_ends_what_was_prepared(in_memory: Brokers) -> None:
         assert stable(in_memory, tp)[0] == stable(in_memory, tp)[1]
     assert end(in_memory, second, producer, commit=False, version=5) == bumped, "asked again: not a second end"
     in_memory.start(home)
+
+
+def test_a_leader_that_has_been_replaced_fences_nobody_whose_transaction_has_ended_elsewhere(
+    in_memory: Brokers,
+) -> None:
+    """It and the controller do not reach each other; it and the coordinator of the transaction do."""
+    home = coordinator(in_memory)
+    controller = next(b for b, running in in_memory.running.items() if running.parts.controller.active)
+    old = next(b for b in in_memory.running if b not in (home, controller))
+    others = [b for b in in_memory.running if b != old]
+    in_memory.create("u", (old, *others))
+    tp = TopicPartition("u", 0)
+    producer = init(in_memory, home)
+    assert produce(in_memory, tp, producer, 12, at=old) is ErrorCode.NONE
+    in_memory.cut.add(frozenset({old, controller}))
+    in_memory.until(lambda: any(in_memory[b].partition(tp).is_leader for b in others), advance_ms=50)
+    bumped = end(in_memory, home, producer, commit=True, version=5)
+    in_memory.until(lambda: describe(in_memory, home).transaction_state == "CompleteCommit", advance_ms=10)
+    assert in_memory[old].partition(tp).is_leader, "as far as it knows"
+    assert produce(in_memory, tp, bumped, 12, at=old) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    [new] = [b for b in others if in_memory[b].partition(tp).is_leader]
+    assert produce(in_memory, tp, bumped, 12, at=new) is ErrorCode.NONE

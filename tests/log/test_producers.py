@@ -439,11 +439,13 @@ def test_a_coordinator_writes_each_of_its_batches_with_sequence_0(tmp_path: Path
 
 @pytest.mark.parametrize("origin", Origin)
 def test_a_batch_with_an_epoch_ahead_does_not_belong_to_the_open_transaction(tmp_path: Path, origin: Origin) -> None:
+    """Whose end another leader has written: the producer is not fenced, and sends it there."""
     opened = states(tmp_path)
     append(opened, batch(0, transactional=True), 0)
-    with pytest.raises(KafkaError) as refused:
-        opened.check(batch(0, transactional=True, epoch=1), None, origin)
-    assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+    for sequence in (0, 5):
+        with pytest.raises(KafkaError) as refused:
+            opened.check(batch(sequence, transactional=True, epoch=1), None, origin)
+        assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (opened.is_open(7, 0), opened.is_open(7, 1), opened.is_open(8, 0)) == (True, False, False)
     append(opened, end(), 1, COMMIT)
     assert not opened.is_open(7, 0)
