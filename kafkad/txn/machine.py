@@ -282,11 +282,13 @@ class TransactionMachine:
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         found = transaction.verify(self.transactions.get(name), producer_id, epoch, partitions)
-        if found is not _CONCURRENT or not waits_for_markers:
+        if found is _CONCURRENT and waits_for_markers:
+            verification = _Verification(producer_id, epoch, partitions)
+            self.ask(name, verification, lambda answer: done(answer.error or verification.found))
+        elif found is _CONCURRENT or not (isinstance(found, ErrorCode) or any(found.values())):
             done(found)
-            return
-        verification = _Verification(producer_id, epoch, partitions)
-        self.ask(name, verification, lambda answer: done(answer.error or verification.found))
+        else:
+            self._when_sure(lambda is_sure: done(found if is_sure else ErrorCode.NOT_COORDINATOR))
 
     def has(self, name: str, producer_id: int, epoch: int, partitions: Sequence[TopicPartition]) -> bool:
         """HOT. True if this producer's transaction is open and has the partitions."""

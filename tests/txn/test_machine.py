@@ -895,3 +895,23 @@ async def test_what_is_only_remembered_is_told_when_this_broker_has_led_until_th
     for sure in life.doubts:
         sure(False)
     assert repeated == fenced == [Answer(ErrorCode.NOT_COORDINATOR)]
+
+
+@scenario
+async def test_a_leader_is_told_that_its_producer_is_refused_when_this_broker_has_led_until_then() -> None:
+    """Another coordinator may have given the producer its epoch, or added the partition."""
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.doubts = []
+    found: list[Any] = []
+    life.machine.verify("a", *producer, [T0], found.append)
+    assert found.pop() == {T0: NONE}, "what it lets in waits for the ISR"
+    for _ in range(2):
+        life.machine.verify("a", producer[0], producer[1] + 1, [T0], found.append)
+        life.machine.verify("a", *producer, [T0, T1], found.append)
+    assert not found
+    for sure, leads in zip(life.doubts, (True, True, False, False), strict=True):
+        sure(leads)
+    refused = [ErrorCode.PRODUCER_FENCED, {T0: NONE, T1: ErrorCode.TRANSACTION_ABORTABLE}]
+    assert found == [*refused, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
