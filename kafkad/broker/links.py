@@ -16,6 +16,7 @@ from kafkad.config import Config
 from kafkad.config.listeners import ENCRYPTED
 from kafkad.model import BrokerInfo
 from kafkad.net.client import BrokerClient, ClientOptions, FrameLink
+from kafkad.net.lifeline import seconds_between_looks
 from kafkad.net.transport import Transport
 from kafkad.timers import Timers
 
@@ -44,6 +45,7 @@ def network_links(
         client_id=f"broker-{broker_id}",
         software_version=__version__,
         versions=request_versions.of(config.inter_broker_protocol),
+        look_s=seconds_between_looks(config.long("replica.lag.time.max.ms")),
     )
     listeners = [config.inter_broker_listener]
     if control_plane and config.control_plane_listener is not None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafkad.clock import Clock
 from kafkad.model import Endpoint
+from kafkad.net.lifeline import Lifeline
 from kafkad.net.transport import PlainTransport, Transport
 from kafkad.timers import Timer, Timers, sleep
 from kafkad.wire.apis import APIS, response_class
@@ -97,6 +98,8 @@ class ClientOptions:
     backoff_ms: int = 50
     """Between a connection that broke and the next attempt; doubled by each failure up to `longest_backoff_ms`."""
     longest_backoff_ms: int = 1_000
+    look_s: int = 3
+    """Between looks whether the other machine is still there (`Lifeline`)."""
     max_response_bytes: int = 256 << 20
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
@@ -221,8 +224,9 @@ class BrokerClient:
                 opening.result().close()  # it was connected in the very turn in which the client was closed
             raise
         try:
+            lifeline = Lifeline(sock, self._options.look_s)
             transport = await self._transport(sock, deadline_ms)
-            connection = ClientConnection(transport, self.endpoint, self._options, self._clock, self._timers)
+            connection = ClientConnection(transport, lifeline, self.endpoint, self._options, self._clock, self._timers)
         except BaseException:
             sock.close()
             raise
@@ -274,7 +278,13 @@ class ClientConnection:
     """One connection: frames out, frames in, each matched with the oldest request that has no answer yet."""
 
     def __init__(
-        self, transport: Transport, endpoint: Endpoint, options: ClientOptions, clock: Clock, timers: Timers
+        self,
+        transport: Transport,
+        lifeline: Lifeline,
+        endpoint: Endpoint,
+        options: ClientOptions,
+        clock: Clock,
+        timers: Timers,
     ) -> None:
         self.closed = False
         self.versions: dict[int, tuple[int, int]] = {}
@@ -286,6 +296,7 @@ class ClientConnection:
         self._closes_when_answered = False
         self._transport = transport
         self._fd = transport.fileno()
+        self._lifeline = lifeline
         self.endpoint = endpoint
         self._options = options
         self._clock = clock
@@ -293,8 +304,8 @@ class ClientConnection:
         self._loop = asyncio.get_running_loop()
         self._correlation_id = 0
         self._sent: deque[_Sent] = deque()
-        self._deadline: Timer | None = None
-        """The first of what has been sent, or an earlier one of what is answered by now."""
+        self._next_look: Timer | None = None
+        """At what has been sent: at its first deadline or before."""
         self._left = b""
         """Too little of a frame to say how large it is."""
         self._frame: bytearray | None = None
@@ -336,24 +347,29 @@ class ClientConnection:
         header = RequestHeader(key, version, correlation_id, self._options.client_id)
         frame = encode_request(header, in_version(request, version))
         self._sent.append(_Sent(key, version, correlation_id, deadline_ms, answered, conversation))
-        if self._deadline is None or deadline_ms < self._deadline.deadline_ms:
-            self._set_deadline(deadline_ms)
+        if self._next_look is None or deadline_ms < self._next_look.deadline_ms:
+            self._look_by(deadline_ms)
         self._send(frame)
 
-    def _set_deadline(self, deadline_ms: float) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = self._timers.at(deadline_ms, self._close_if_late)
+    def _look_by(self, deadline_ms: float) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
+        look_ms = min(deadline_ms, self._clock.monotonic_ms() + self._lifeline.look_ms)
+        self._next_look = self._timers.at(look_ms, self._close_if_late_or_dead)
 
-    def _close_if_late(self) -> None:
-        self._deadline = None
+    def _close_if_late_or_dead(self) -> None:
+        self._next_look = None
         now_ms = self._clock.monotonic_ms()
         for sent in self._sent:
             if sent.deadline_ms <= now_ms:
                 self.close(f"did not answer {APIS[sent.key].name} in time")
                 return
-        if self._sent:
-            self._set_deadline(min(sent.deadline_ms for sent in self._sent))
+        if not self._sent:
+            return
+        if self._lifeline.is_dead():
+            self.close("is not heard of any more over this connection")
+        else:
+            self._look_by(min(sent.deadline_ms for sent in self._sent))
 
     def version_of(self, request: Any) -> int:
         """The highest version that both sides know, and that the options allow. LinkError when there is none."""
@@ -419,8 +435,8 @@ class ClientConnection:
             self._transport.abort()
         else:
             self._transport.close()
-        if self._deadline is not None:
-            self._deadline.cancel()
+        if self._next_look is not None:
+            self._next_look.cancel()
         for sent in self._sent:
             if not sent.answered.done():
                 sent.answered.set_exception(self.error(why))

@@ -16,6 +16,7 @@ from kafkad.clock import SystemClock
 from kafkad.model import Endpoint
 from kafkad.net.client import Answer, BrokerClient, ClientConnection, ClientOptions, LinkError, Login
 from kafkad.net.connection import Connection
+from kafkad.net.lifeline import Lifeline
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.net.server import Server
 from kafkad.net.transport import MeasuredTransport, PlainTransport, Transport
@@ -72,6 +73,10 @@ class Broker:
     def advance(self, ms: int) -> None:
         self.clock.advance(ms)
         self.timers.expire(self.clock.monotonic_ms())
+
+
+def connected(sock: PlainTransport, endpoint: Endpoint) -> ClientConnection:
+    return ClientConnection(sock, Lifeline(sock, OPTIONS.look_s), endpoint, OPTIONS, SystemClock(), Timers())
 
 
 async def left(*writers: asyncio.StreamWriter) -> None:
@@ -305,6 +310,37 @@ def test_a_late_answer_fails_everything_on_its_connection_and_the_next_request_o
     with_broker(scenario)
 
 
+def test_a_dead_connection_is_given_up_long_before_the_answer_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    dead = False
+    monkeypatch.setattr(Lifeline, "is_dead", lambda self: dead)
+
+    async def scenario(broker: Broker) -> None:
+        nonlocal dead
+        client = broker.client()
+        slow, *lost = [ask(client, timeout_ms=30_000) for _ in range(3)]
+        await broker.requests(1)
+        for _ in range(3):
+            broker.advance(OPTIONS.look_s * 1000)
+        assert not slow.done()
+        broker.answer("slow")
+        assert (await slow).host == "slow"
+        dead = True
+        broker.advance(OPTIONS.look_s * 1000)
+        for task in lost:
+            with pytest.raises(LinkError, match="is not heard of any more over this connection"):
+                await task
+        broker.asked.clear()
+        again = ask(client)
+        await broker.requests(1)
+        broker.answer("again")
+        assert (await again).host == "again"
+        broker.advance(OPTIONS.look_s * 1000)
+        assert broker.versions_asked == [3, 3], "nobody looks at a connection over which nothing is waited for"
+        client.close()
+
+    with_broker(scenario)
+
+
 def test_a_broker_that_is_not_there_is_tried_at_growing_intervals() -> None:
     async def scenario(broker: Broker) -> None:
         with socket.socket() as nobody:
@@ -460,7 +496,7 @@ def test_large_answers_arrive_whole_in_whatever_pieces_they_come(sizes: tuple[in
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
         endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
         sock = PlainTransport.over(socket.create_connection((endpoint.host, endpoint.port)))
-        connection = ClientConnection(sock, endpoint, OPTIONS, SystemClock(), Timers())
+        connection = connected(sock, endpoint)
         request = FindCoordinatorRequest(coordinator_keys=["k"])
         answers = await asyncio.gather(
             *[connection.exchange(request, deadline_ms=1e9, version=4) for _ in sizes], return_exceptions=True
@@ -496,7 +532,7 @@ def test_a_request_larger_than_the_socket_takes_leaves_in_pieces() -> None:
         server = await asyncio.start_server(swallow, "127.0.0.1", 0)
         endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
         sock = PlainTransport.over(socket.create_connection((endpoint.host, endpoint.port)))
-        connection = ClientConnection(sock, endpoint, OPTIONS, SystemClock(), Timers())
+        connection = connected(sock, endpoint)
         large = FindCoordinatorRequest(key_type=0, coordinator_keys=["k" * 30_000] * 300)
         tasks = [
             asyncio.ensure_future(connection.exchange(request, deadline_ms=1e9, version=4))
@@ -524,7 +560,7 @@ def test_what_is_given_up_does_not_arrive_later(is_answered: bool) -> None:
             there, _ = listening.accept()
         endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=here.getpeername()[1])
         with there:
-            connection = ClientConnection(PlainTransport.over(here), endpoint, OPTIONS, SystemClock(), Timers())
+            connection = connected(PlainTransport.over(here), endpoint)
             asked = asyncio.ensure_future(
                 connection.exchange(FindCoordinatorRequest(coordinator_keys=["k"]), deadline_ms=1e9, version=4)
             )
