@@ -33,7 +33,7 @@ class Schema(Struct, frozen=True):
 
 class Reading(Struct, frozen=True, kw_only=True):
     """A source of topics. `start` has every current partition and only applies without a checkpoint; `end` is for
-    mode batch."""
+    mode batch. `deleted` topics are in the checkpoint, and batches go on without them: no others may be missing."""
 
     client: Client
     how: Literal["assign", "subscribe", "subscribePattern"]
@@ -41,6 +41,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     start: Offsets
     end: Offsets
     fail_on_data_loss: bool
+    deleted: list[str] = []
 
 
 class SampleRecord(Struct, frozen=True, kw_only=True):

@@ -92,6 +92,14 @@ def of_cut_off(lines: Sequence[str]) -> EtlError:
     return _data_loss("topics end before the checkpoint", lines)
 
 
+def of_deleted(names: Sequence[str]) -> EtlError:
+    return _data_loss("topics of the checkpoint were deleted", [deleted_text(name) for name in names])
+
+
+def deleted_text(name: str) -> str:
+    return f'topic "{name}" was deleted; what had not been read of it is lost'
+
+
 def _data_loss(what: str, lines: Sequence[str]) -> EtlError:
     hint = "--accept-data-loss continues with what is left, for this run only"
     if len(lines) == 1:

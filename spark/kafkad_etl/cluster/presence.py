@@ -1,4 +1,5 @@
-"""Watches whether the topics of a continuous job still exist; Spark's Kafka client would wait for a minute or more.
+"""Watches whether the topics of a continuous job still exist and may be seen; Spark's Kafka client would wait for a
+minute or more, or go on without them.
 
 A thread with its own connection polls. A broker that has just started may not know its topics yet, so a topic is
 considered gone only if every poll for a while says so.
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Set
 from threading import Event, Thread
 
 from kafkad_etl.cluster import topics
+from kafkad_etl.cluster.topics import Absence
 from kctl.reach.session import Session
 
 LOOK_SECONDS = 3.0
@@ -33,7 +35,7 @@ class Absences:
 class Presence:
     """Watches topics. `gone` is called in its thread, once, and the session is its own."""
 
-    def __init__(self, session: Session, ids: Mapping[str, str], gone: Callable[[list[str]], None]) -> None:
+    def __init__(self, session: Session, ids: Mapping[str, str], gone: Callable[[Mapping[str, Absence]], None]) -> None:
         self._session = session
         self._ids = ids
         self._gone = gone
@@ -48,14 +50,15 @@ class Presence:
     def _work(self) -> None:
         try:
             while not self._closing.wait(LOOK_SECONDS):
-                if names := self._absences.after(self._missing(), time.monotonic()):
-                    self._gone(names)
+                absent = self._absent()
+                if names := self._absences.after(absent.keys(), time.monotonic()):
+                    self._gone({name: absent[name] for name in names})
                     return
         finally:
             self._session.close()
 
-    def _missing(self) -> set[str]:
+    def _absent(self) -> dict[str, Absence]:
         try:
-            return topics.gone(self._session, self._ids)
+            return topics.absent(self._session, self._ids)
         except Exception:
-            return set()  # who cannot be asked has not said so
+            return {}  # who cannot be asked has not said so

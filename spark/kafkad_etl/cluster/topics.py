@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
@@ -21,6 +21,9 @@ READ, WRITE = 3, 4
 _VERBS = {READ: "read", WRITE: "write"}
 _NOT_TOLD = -0x80000000
 _NO_ID = bytes(16)
+
+Absence: TypeAlias = Literal["deleted", "hidden"]
+"""Why a topic is not there any more: it was deleted, and perhaps made again, or may not be seen."""
 
 
 class Topic(NamedTuple):
@@ -111,7 +114,7 @@ def _topic(session: Session, answer: Any) -> Topic | None:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        raise _denied(f'not authorised to see topic "{name}"', name)
+        raise hidden([name])
     if code:
         raise EtlError(f'topic "{name}" on {servers(session.access)}: {code_name(code)}', EtlExit.CLUSTER)
     partitions = tuple(sorted(partition.partition_index for partition in answer.partitions))
@@ -119,18 +122,23 @@ def _topic(session: Session, answer: Any) -> Topic | None:
     return Topic(name, partitions, identity, answer.topic_authorized_operations)
 
 
-def gone(session: Session, ids: Mapping[str, str]) -> set[str]:
-    """Topics, given with their ids, that were deleted, including those that were recreated. Empty while the cluster
-    has no controller, because then nobody knows."""
+def absent(session: Session, ids: Mapping[str, str]) -> dict[str, Absence]:
+    """Which of the topics, given with their ids (empty: any), are not there any more, and why. Nothing while the
+    cluster has no controller, because then nobody knows."""
     answer = _metadata(session, list(ids))
     if answer.controller_id < 0 or not answer.brokers:
-        return set()
-    return {
-        topic.name
-        for topic in answer.topics
-        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        or (not topic.error_code and ids[topic.name] and topic.topic_id.hex() != ids[topic.name])
-    }
+        return {}
+    found = {topic.name: _absence(topic, ids[topic.name]) for topic in answer.topics}
+    return {name: why for name, why in found.items() if why}
+
+
+def _absence(answer: Any, identity: str) -> Absence | None:
+    if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return "hidden"
+    if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return "deleted"
+    is_another = not answer.error_code and identity and answer.topic_id.hex() != identity
+    return "deleted" if is_another else None
 
 
 def _described(session: Session, names: Sequence[str]) -> list[Any]:
@@ -190,9 +198,16 @@ def create_topic(session: Session, name: str, create: Create) -> None:
 def _allowed(topic: Topic, operation: int) -> None:
     if not topic.allows(operation):
         who = "consumer" if operation == READ else "producer"
-        raise _denied(f'not authorised to {_VERBS[operation]} topic "{topic.name}"', topic.name, who)
+        raise _denied(f'not authorised to {_VERBS[operation]} topic "{topic.name}"', topic.name, who=who)
 
 
-def _denied(what: str, topic: str, who: str = "consumer") -> EtlError:
-    hint = f"ask the cluster's administrator: kctl acls add --allow User:NAME --{who} --topic {topic}"
+def hidden(names: Sequence[str]) -> EtlError:
+    """The error for topics that may not be seen."""
+    told = ", ".join(f'"{name}"' for name in names)
+    return _denied(f"not authorised to see topic{'s' * (len(names) > 1)} {told}", *names)
+
+
+def _denied(what: str, *topics: str, who: str = "consumer") -> EtlError:
+    asked = " ".join(f"--topic {topic}" for topic in topics)
+    hint = f"ask the cluster's administrator: kctl acls add --allow User:NAME --{who} {asked}"
     return EtlError(what, EtlExit.CLUSTER, hints=(hint,))

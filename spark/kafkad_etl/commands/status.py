@@ -73,6 +73,7 @@ def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Se
     standing = checkpoint.standing()
     with Clusters(settings, job.parent) as clusters, loaded.locating_errors():
         read = source.find(clusters, found)
+        unfound = source.unfound(clusters, found, read.there, standing.reached)
     record = checkpoint.record()
     remade = checkpoints.remade(record.topics, read.ids) if record else ()
     holder = locking.is_running(checkpoint.lock_path)
@@ -83,7 +84,7 @@ def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Se
         "running": "yes" if holder else "no",
         "unfinished": outlook.unfinished_text(standing, checkpoint.unfinished(), holder),
     }
-    rows: list[Row] = [{**row, **about} for row in outlook.status_rows(standing, read.there, remade)]
+    rows: list[Row] = [{**row, **about} for row in outlook.status_rows(standing, read.there, remade, unfound)]
     writer = Writer(settings, COLUMNS, Document(settings.command))
     if not settings.is_text or settings.columns:
         writer.write(rows)

@@ -18,6 +18,7 @@ from kctl.texts.output import Row, rfc3339
 if TYPE_CHECKING:
     from kafkad_etl.cluster.starts import Extent
     from kafkad_etl.planning.planned import PartitionRange, PlannedRun
+    from kafkad_etl.planning.source import Unfound
 
 
 def document(job: Job, secrets: Iterable[str]) -> Any:
@@ -131,11 +132,21 @@ def command_text(words: Sequence[str]) -> str:
 # --- status and list
 
 
+_UNFOUND: Mapping[str, str] = {
+    "deleted": "deleted",
+    "hidden": "not authorised to see the topic: run refuses to go on without it",
+    "unlisted": "not read by the job as it is now",
+}
+
+
 def status_rows(
-    standing: Standing, there: Mapping[TopicPartition, Extent], remade: Container[str] = ()
+    standing: Standing,
+    there: Mapping[TopicPartition, Extent],
+    remade: Container[str] = (),
+    unfound: Mapping[str, Unfound] = {},
 ) -> list[dict[str, Any]]:
     """Rows of `kctl etl status`. Partitions that are not in the checkpoint yet are read from their start; of topics
-    that are not the same any more nobody knows how far they are read."""
+    that are not the same any more nobody knows how far they are read. `unfound` are those that are not there."""
     from kafkad_etl.cluster.starts import as_positions
 
     reached = as_positions(standing.reached)
@@ -145,7 +156,7 @@ def status_rows(
         offset = reached.get(where)
         begin = offset if offset is not None else extent.start if extent else None
         lag = max(extent.end - begin, 0) if extent and begin is not None else None
-        note = "" if extent else "deleted"
+        note = "" if extent else _UNFOUND[unfound.get(where.topic, "deleted")]
         if extent and offset is not None and offset < extent.start:
             note = f"{extent.start - offset:,} records deleted before they were read"
         elif extent and offset is not None and offset > extent.end:

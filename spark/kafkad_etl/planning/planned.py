@@ -84,5 +84,6 @@ class PlannedRun(NamedTuple):
             and self.standing.planned is None
             and not self.checkpoint.unfinished()
             and not self.lost
+            and not self.plan.reading.deleted
             and all(one.start == one.end for one in self.reach)
         )

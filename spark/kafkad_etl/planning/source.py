@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from kafkad.names import TopicPartition
 from kafkad_etl.checkpoint.checkpoints import Standing
@@ -12,7 +12,9 @@ from kafkad_etl.cluster import losses, starts, topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.losses import Gap
 from kafkad_etl.cluster.starts import Extents, Positions
-from kafkad_etl.job import Job, Position
+from kafkad_etl.cluster.topics import Absence
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import Job, Offsets, Position
 from kafkad_etl.messages import Reading
 from kafkad_etl.planning.planned import PartitionRange, RunOptions
 from kctl.reach.log_dirs import log_dirs
@@ -31,6 +33,8 @@ class Bounds(NamedTuple):
     begin: Positions
     end: Positions
     lost: tuple[Gap, ...] = ()
+    deleted: tuple[str, ...] = ()
+    """Topics that the checkpoint has and the cluster no longer, which was accepted."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -53,17 +57,32 @@ def find(clusters: Clusters, job: Job) -> Source:
     return Source(found, there)
 
 
+Unfound: TypeAlias = Absence | Literal["unlisted"]
+"""Why a job does not find a topic; unlisted: it is there, and not among those that the job's pattern or list gave."""
+
+
+def unfound(clusters: Clusters, job: Job, there: Extents, reached: Offsets) -> dict[str, Unfound]:
+    """Topics of a checkpoint that the job does not find, and why. Lists of topics, from which patterns choose, leave
+    out without a word what may not be seen, so these are asked for by name."""
+    names = sorted(reached.keys() - {where.topic for where in there})
+    absent = topics.absent(clusters.session(job.kafka), dict.fromkeys(names, "")) if names else {}
+    return {name: absent.get(name, "unlisted") for name in names}
+
+
 # --- from where to where
 
 
 def bounds(clusters: Clusters, job: Job, asked: RunOptions, there: Extents, standing: Standing, now: float) -> Bounds:
     """Start and end offsets. Raises EtlError DATA_LOSS if records are gone and that is not accepted."""
     warnings: list[str] = []
+    deleted: tuple[str, ...] = ()
     if asked.task == "preview":
         begin, end = _last_rows(asked, there)
     elif standing.reached:
         reached = starts.as_positions(standing.reached)
         begin = {where: reached.get(where, extent.start) for where, extent in there.items()}
+        deleted = _deleted(unfound(clusters, job, there, standing.reached), accepts=_accepts(job, asked))
+        warnings += [f"{losses.deleted_text(name)}; continuing without it" for name in deleted]
         warnings += _cut_off(begin, there, accepts=_accepts(job, asked))
         end = _end(clusters, job, there, now)
     else:
@@ -74,11 +93,27 @@ def bounds(clusters: Clusters, job: Job, asked: RunOptions, there: Extents, stan
         raise losses.of_gaps(lost)
     warnings += [f"{gap}; continuing without them" for gap in lost]
     begin = {where: max(offset, there[where].start) for where, offset in begin.items()}
-    return Bounds(begin, end, tuple(lost), tuple(warnings))
+    return Bounds(begin, end, tuple(lost), deleted, tuple(warnings))
 
 
 def _accepts(job: Job, asked: RunOptions) -> bool:
     return asked.accept_data_loss or job.source.on_data_loss == "continue"
+
+
+def _deleted(unfound: Mapping[str, Unfound], *, accepts: bool) -> tuple[str, ...]:
+    """The topics that were deleted, if that is accepted. What is there is no topic to go on without: Spark would read
+    it again from its start as soon as it sees it."""
+    if hidden := [name for name, why in unfound.items() if why == "hidden"]:
+        raise topics.hidden(hidden)
+    if unlisted := [name for name, why in unfound.items() if why == "unlisted"]:
+        raise EtlError(
+            f'topic "{unlisted[0]}" is in the checkpoint, and the brokers do not agree whether it is there',
+            EtlExit.CLUSTER,
+            hints=("run again: a broker that has just started may not know all topics yet",),
+        )
+    if unfound and not accepts:
+        raise losses.of_deleted(list(unfound))
+    return tuple(unfound)
 
 
 def _cut_off(begin: Positions, there: Extents, *, accepts: bool) -> list[str]:
@@ -120,6 +155,7 @@ def reading(clusters: Clusters, job: Job, asked: RunOptions, found: Bounds) -> R
         start=starts.as_offsets(found.begin),
         end=starts.as_offsets(found.end),
         fail_on_data_loss=not _accepts(job, asked),
+        deleted=list(found.deleted),
     )
 
 

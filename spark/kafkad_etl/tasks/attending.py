@@ -3,7 +3,7 @@ the checkpoint and the sink at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kafkad.names import TopicPartition
 from kafkad_etl.checkpoint.checkpoints import Standing
+from kafkad_etl.cluster import topics
 from kafkad_etl.cluster.appended import Appended
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.losses import Gap
@@ -161,5 +162,7 @@ def _tell_lost(conductor: Conductor, gap: Gap) -> None:
     )
 
 
-def _tell_gone(conductor: Conductor, names: list[str]) -> None:
-    conductor.tell(Failed(kind="topic", text=f"{named(names)} deleted while the job was running"))
+def _tell_gone(conductor: Conductor, absent: Mapping[str, topics.Absence]) -> None:
+    hidden = [name for name, why in absent.items() if why == "hidden"]
+    text = topics.hidden(hidden).what if hidden else f"{named(list(absent))} deleted while the job was running"
+    conductor.tell(Failed(kind="topic", text=text))

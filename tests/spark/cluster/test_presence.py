@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from kafkad_etl.cluster import presence, topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.presence import Absences, Presence
+from kafkad_etl.cluster.topics import Absence
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
@@ -29,7 +30,7 @@ def test_a_topic_is_gone_when_every_look_for_a_while_says_so() -> None:
 class Seen:
     def __init__(self, session: Session, *names: str) -> None:
         ids = {name: topic.id for name, topic in topics.find(session, names).items() if topic}
-        self.gone: list[list[str]] = []
+        self.gone: list[Mapping[str, Absence]] = []
         self.presence = Presence(session, ids, self.gone.append)
 
 
@@ -55,7 +56,7 @@ def test_a_deleted_topic_is_told_once_and_one_that_was_made_again_too(
 ) -> None:
     assert kctl("-b", cluster.bootstrap, "topics", "delete", "orders", "-y").code == 0
     assert kctl("-b", cluster.bootstrap, "topics", "create", "orders", "-y").code == 0
-    until(lambda: seen.gone == [["orders"]], "orders is told")
+    until(lambda: seen.gone == [{"orders": "deleted"}], "orders is told")
 
 
 def test_a_broker_that_is_away_or_starts_says_nothing(cluster: KafkadProcess, seen: Seen) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -8,7 +9,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad_etl.cluster.losses import Gap
 from kafkad_etl.cluster.starts import Extent
-from kafkad_etl.cluster.topics import READ, WRITE, Topic, java_pattern, matching, sources, writable
+from kafkad_etl.cluster.topics import READ, WRITE, Topic, absent, hidden, java_pattern, matching, sources, writable
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Source
 from kafkad_etl.planning.source import averages
@@ -31,7 +32,8 @@ class Cluster:
 
     access = Access()
 
-    def __init__(self, **answer: Any) -> None:
+    def __init__(self, *, controller_id: int = 1, **answer: Any) -> None:
+        self._controller_id = controller_id
         self._answer = answer
 
     def version_of(self, request: object) -> int:
@@ -39,7 +41,8 @@ class Cluster:
 
     def call(self, request: Any) -> Any:
         assert request.include_topic_authorized_operations
-        return type("Response", (), {"topics": [Answer(topic.name, **self._answer) for topic in request.topics]})
+        topics = [Answer(topic.name, **self._answer) for topic in request.topics]
+        return SimpleNamespace(topics=topics, controller_id=self._controller_id, brokers=["a broker"])
 
 
 def test_a_right_that_the_broker_does_not_give_is_told_with_who_can() -> None:
@@ -59,6 +62,28 @@ def test_a_topic_that_may_not_be_seen_is_told() -> None:
     hidden: Any = Cluster(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(EtlError, match='not authorised to see topic "orders"'):
         sources(hidden, Source(topics=("orders",)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, "deleted"),
+        ({"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}, "hidden"),
+        ({"topic_id": b"B" * 16}, "deleted"),
+        ({"topic_id": b"A" * 16}, None),
+        ({"error_code": ErrorCode.LEADER_NOT_AVAILABLE}, None),
+        ({"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "controller_id": -1}, None),
+    ],
+)
+def test_why_a_topic_is_not_there_any_more(answer: dict[str, Any], why: str | None) -> None:
+    cluster: Any = Cluster(**answer)
+    assert absent(cluster, {"orders": (b"A" * 16).hex()}) == ({"orders": why} if why else {})
+
+
+def test_every_topic_that_may_not_be_seen_is_named() -> None:
+    error = hidden(["orders", "refunds"])
+    assert error.what == 'not authorised to see topics "orders", "refunds"'
+    assert error.hints[0].endswith("--consumer --topic orders --topic refunds")
 
 
 def test_a_broker_that_tells_no_rights_is_no_reason_to_refuse() -> None:

@@ -145,6 +145,23 @@ def test_the_status_of_a_job_whose_topic_is_another_one(kctl: Kctl, place: Place
     assert all(item["note"].startswith("deleted and made again") for item in items)
 
 
+def test_the_status_says_why_a_topic_of_the_checkpoint_is_not_read(
+    kctl: Kctl, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafkad_etl.cluster import topics
+
+    others = {name: {0: 5} for name in ("deleted", "hidden", "unlisted")}
+    spark_checkpoint(place.state / "orders", [{place.topic: {0: 30, 1: 10}, **others}])
+    monkeypatch.setattr(topics, "absent", lambda *_: {"deleted": "deleted", "hidden": "hidden"})
+    items = json.loads(kctl("etl", "status", place.job, "-o", "json").out)["items"]
+    assert {item["topic"]: item["note"] for item in items} == {
+        place.topic: None,
+        "deleted": "deleted",
+        "hidden": "not authorised to see the topic: run refuses to go on without it",
+        "unlisted": "not read by the job as it is now",
+    }
+
+
 def test_what_a_run_or_a_merge_has_left_half_done_is_shown(kctl: Kctl, place: Place) -> None:
     from kafkad_etl.checkpoint.checkpoints import Checkpoint, record_of
     from tests.spark.jobs import job

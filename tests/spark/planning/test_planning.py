@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kafkad.names import TopicPartition
 from kafkad_etl.checkpoint.checkpoints import Checkpoint, checkpoint_of, record_of
+from kafkad_etl.cluster import topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.messages import Batch
@@ -345,6 +346,45 @@ def test_a_topic_that_was_created_again_stops_the_job(cluster: Cluster) -> None:
     refused = cluster.refused()
     assert refused.exit_code == EtlExit.CHECKPOINT
     assert f'topic "{cluster.topic}" was deleted and recreated' in refused.hints[0]
+
+
+def by_pattern(cluster: Cluster) -> dict[str, Any]:
+    """A job that reads by a pattern, and has read all of its topic and of another one, which is not there."""
+    source = {"pattern": f"{cluster.topic}.*"}
+    cluster.run(source=source)
+    spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 30, 1: 10}, f"{cluster.topic}-b": {0: 50}}])
+    return source
+
+
+def test_a_topic_of_a_pattern_that_was_deleted_is_told_though_nothing_is_new(cluster: Cluster) -> None:
+    source = by_pattern(cluster)
+    refused = cluster.refused(source=source)
+    assert refused.exit_code == EtlExit.DATA_LOSS
+    assert refused.what == f'topic "{cluster.topic}-b" was deleted; what had not been read of it is lost'
+    for accepted in (
+        cluster.plan(RunOptions(accept_data_loss=True), source=source),
+        cluster.plan(source={**source, "on_data_loss": "continue"}),
+    ):
+        assert accepted.plan.reading is not None and accepted.plan.reading.deleted == [f"{cluster.topic}-b"]
+        assert accepted.warnings == (f"{refused.what}; continuing without it",)
+        assert not accepted.has_nothing_new, "the checkpoint has it until there is a batch without it"
+
+
+@pytest.mark.parametrize(
+    ("absent", "told"), [("hidden", "not authorised to see topic"), (None, "the brokers do not agree whether it is")]
+)
+def test_a_topic_that_a_pattern_does_not_find_is_no_loss_to_accept_unless_it_was_deleted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, absent: str | None, told: str
+) -> None:
+    source = by_pattern(cluster)
+    monkeypatch.setattr(topics, "absent", lambda _, ids: dict.fromkeys(ids, absent) if absent else {})
+    for refused in (
+        cluster.refused(source=source),
+        cluster.refused(RunOptions(accept_data_loss=True), source=source),
+        cluster.refused(source={**source, "on_data_loss": "continue"}),
+    ):
+        assert refused.exit_code == EtlExit.CLUSTER
+        assert told in refused.what and f'"{cluster.topic}-b"' in refused.what
 
 
 def test_a_topic_that_ends_before_the_checkpoint_stops_the_job(cluster: Cluster) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad_etl.cluster import ends, presence
+from kafkad_etl.cluster import ends, presence, topics
 from kafkad_etl.errors import EtlExit
 from tests.broker import KafkadProcess
 from tests.oracle.kafka import free_port
@@ -58,6 +58,25 @@ channel.close()
     assert f"topic {topic} was deleted while the job was running: stopping after the current batch" in ran.err
     assert "failed: 3 rows read" in ran.err
     assert f"error: topic {topic} was deleted while the job was running" in ran.err
+
+
+def test_a_topic_that_may_not_be_seen_any_more_ends_a_run_that_would_go_on_without_it(
+    run: Run, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(presence, "GONE_SECONDS", 0.05)
+    works = tmp_path / "works"
+    monkeypatch.setattr(topics, "absent", lambda *_: {topic: "hidden"} if works.exists() else {})
+    waits = f"""
+open({str(works)!r}, "w").close()
+while channel.stop is None:
+    time.sleep(0.01)
+channel.send(Ended("stopped"))
+channel.close()
+"""
+    ran = run(WORK + waits, "--mode", "continuous")
+    assert ran.code == EtlExit.CLUSTER
+    assert f'error: not authorised to see topic "{topic}"' in ran.err
 
 
 def test_records_that_are_deleted_before_a_batch_reads_them_are_counted(

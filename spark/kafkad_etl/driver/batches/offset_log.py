@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkad_etl.driver.paths import Files, join
@@ -22,6 +23,13 @@ class BatchRange(NamedTuple):
     late_before_ms: int
     """Rows before this time are late; 0 if none can be."""
     planned_ms: int
+
+
+class Lacking(NamedTuple):
+    """A batch that was planned without topics which the one before it had."""
+
+    batch: int
+    missing: list[str]
 
 
 def offsets_of(text: str) -> Offsets:
@@ -63,3 +71,25 @@ def range_of(files: Files, checkpoint: str, batch: int) -> BatchRange:
         return BatchRange(start, this.end, 0, this.time_ms)
     before = planned(files.read(join(checkpoint, f"offsets/{batch - 1}")))
     return BatchRange(before.end, this.end, before.watermark_ms, this.time_ms)
+
+
+def missing(batch: BatchRange, deleted: Iterable[str]) -> list[str]:
+    """Topics that a batch begins with and does not end with, but for those that were deleted: Spark did not see them
+    when it planned the batch. Once it has left them out, it would read them again from their start."""
+    return sorted(batch.start.keys() - batch.end.keys() - set(deleted))
+
+
+def lacking(files: Files, checkpoint: str, deleted: Iterable[str]) -> Lacking | None:
+    """The batch that is planned and not committed, if it misses topics."""
+    planned = [int(each.path) for each in files.under(join(checkpoint, "offsets")) if each.path.isdecimal()]
+    last = max(planned, default=None)
+    if last is None or files.exists(join(checkpoint, f"commits/{last}")):
+        return None
+    found = missing(range_of(files, checkpoint, last), deleted)
+    return Lacking(last, found) if found else None
+
+
+def take_back(files: Files, checkpoint: str, batch: int) -> None:
+    """Removes the plan of a batch that no sink has been given, so that Spark makes another."""
+    for name in (f".{batch}.crc", f"{batch}"):  # a plan can be read without its checksum
+        files.remove(join(checkpoint, f"offsets/{name}"))

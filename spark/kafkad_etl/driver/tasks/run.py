@@ -159,6 +159,7 @@ class _StreamRun(_Run):
     def __init__(self, spark: Any, plan: Plan, front: Front, edges: Edges) -> None:
         super().__init__(spark, plan, front, edges)
         self._files = storage_of(spark, plan.checkpoint)
+        self._deleted = plan.reading.deleted if plan.reading else []
         self._stateful = None
         if is_stateful(plan.job):
             self._stateful = StatefulBatches(plan, self._parser, *edges, self._warn)
@@ -233,8 +234,17 @@ class _StreamRun(_Run):
         if error is not None and not self._was_stopped:
             if isinstance(error, Learned):
                 raise error
-            raise JobFailed(failure_of(error)) from error
+            raise JobFailed(self._failure_of(error)) from error
         return reason or "done"
+
+    def _failure_of(self, error: BaseException) -> Failed:
+        """Spark takes topics that it does not see for lost data."""
+        failed = failure_of(error)
+        planned = self._planned_without_topics() if failed.kind == "data-loss" else None
+        return _sees_no_more(planned.missing) if planned else failed
+
+    def _planned_without_topics(self) -> offset_log.Lacking | None:
+        return offset_log.lacking(self._files, self._plan.checkpoint, self._deleted)
 
     def _ended(self, query: Any) -> bool:
         from pyspark.errors import StreamingQueryException
@@ -263,6 +273,8 @@ class _StreamRun(_Run):
         if self._stateful:
             writer = writer.outputMode(job.run.output)
         try:
+            if planned := self._planned_without_topics():
+                offset_log.take_back(self._files, self._plan.checkpoint, planned.batch)
             return writer.queryName(job.name).trigger(**trigger).start()
         except AnalysisException as error:  # of what streams cannot do
             raise sql_failed(error, transform.queries(job)[-1].name) from error
@@ -277,6 +289,8 @@ class _StreamRun(_Run):
             self._entered = number
             offsets = offset_log.range_of(self._files, self._plan.checkpoint, number)
             offset_log.sync(self._files, self._plan.checkpoint, number)
+            if missing := offset_log.missing(offsets, self._deleted):
+                raise JobFailed(_sees_no_more(missing))
             batch = BatchId(number, self._plan.checkpoint_id, offsets.start, offsets.end, offsets.planned_ms)
             outcome = self._process(rows, batch, offsets.late_before_ms)
             self._outcomes[number] = outcome
@@ -320,4 +334,14 @@ def _lacks(checkpoint: str, known: int, last: int | None) -> Failed:
         kind="checkpoint",
         text=f"the checkpoint {checkpoint} is incomplete: batch {known} was committed, but {there}",
         hints=["restore it, or set another run.checkpoint to start over at source.start"],
+    )
+
+
+def _sees_no_more(topics: list[str]) -> Failed:
+    told = f"topic {topics[0]}" if len(topics) == 1 else f"topics {', '.join(topics)}"
+    return Failed(
+        kind="topic",
+        text=f"Spark does not see {told} any more, which the checkpoint has: deleted, or not authorised",
+        hints=["nothing was written without it; the next run goes on where the checkpoint stands"],
+        retriable=True,
     )

@@ -1,6 +1,17 @@
 from __future__ import annotations
 
-from kafkad_etl.driver.batches.offset_log import BatchRange, PlannedBatch, initial, planned, range_of, sync
+from kafkad_etl.driver.batches.offset_log import (
+    BatchRange,
+    Lacking,
+    PlannedBatch,
+    initial,
+    lacking,
+    missing,
+    planned,
+    range_of,
+    sync,
+    take_back,
+)
 from tests.spark.driver.sinks.disk import Disk
 
 FIRST = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"orders":{"1":200,"0":199}}'
@@ -39,3 +50,24 @@ def test_a_power_failure_in_a_batch_finds_its_plan_and_the_commit_before_it() ->
     kept = {"metadata", "offsets/0", "sources/0/0", "commits/0", "offsets/1"}
     assert set(disk.files) == {f"/cp/{name}" for name in kept}
     sync(disk, "/cp", 1)
+
+
+def test_a_batch_misses_the_topics_that_it_begins_with_and_does_not_end_with() -> None:
+    batch = BatchRange({"a": {0: 1}, "b": {0: 5}, "c": {0: 7}}, {"a": {0: 1}, "new": {0: 2}}, 0, 1)
+    assert missing(batch, []) == ["b", "c"]
+    assert missing(batch, ["c"]) == ["b"]
+
+
+def test_only_the_plan_of_a_batch_that_misses_topics_and_is_not_committed_is_taken_back() -> None:
+    without = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":4,"conf":{}}\n{"refunds":{"0":3}}'
+    done, crc = b"v1\n{}", b"crc"
+    whole = {"offsets/0": FIRST, "offsets/.0.crc": crc, "commits/0": done, "sources/0/0": BEGIN}
+    assert lacking(_disk(), "/cp", []) is None
+    assert lacking(_disk(**{**whole, "offsets/1": SECOND}), "/cp", []) is None
+    assert lacking(_disk(**{**whole, "offsets/1": without, "commits/1": done}), "/cp", []) is None
+    disk = _disk(**{**whole, "offsets/1": without, "offsets/.1.crc": crc})
+    assert lacking(disk, "/cp", ["orders"]) is None
+    assert lacking(disk, "/cp", []) == Lacking(1, ["orders"])
+    take_back(disk, "/cp", 1)
+    assert disk.files == _disk(**whole).files
+    assert lacking(_disk(offsets_0=without, sources_0_0=BEGIN), "/cp", []) == Lacking(0, ["orders"])

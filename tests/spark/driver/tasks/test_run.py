@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.tasks import run as running
 from kafkad_etl.driver.tasks.preview import preview
 from kafkad_etl.driver.tasks.run import edges_of, run
 from kafkad_etl.driver.terms import BatchId, JobFailed, Written
-from kafkad_etl.messages import Batch, Event, Failed, Query, Retrying, Rows, Stop, Tasks, Warned
+from kafkad_etl.messages import Batch, Event, Failed, Query, Reading, Retrying, Rows, Stop, Tasks, Warned
 from tests.broker import KafkadProcess
 from tests.spark import schema_registry
 from tests.spark.driver.rows import IN_PROCESS, Front, Kept, live_plan, produced
@@ -271,6 +272,44 @@ def test_what_may_pass_is_tried_again_from_the_checkpoint_and_the_rest_is_not(
     assert len(sink.rows) == ROWS
     broken = Kept(JobFailed(Failed(kind="sink", text="broken")))
     assert _failed(spark, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "b"), broken).text == "broken"
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_that_is_not_seen_for_a_while_is_not_read_again_from_its_start(
+    spark: Any, broker: KafkadProcess, tmp_path: Path, fails: bool
+) -> None:
+    kept, unseen = names = [f"seen-{fails}-{name}" for name in "ab"]
+    for name in names:
+        produced(broker.bootstrap, name, [(0, None, b"1")] * 5, partitions=1)
+    blocks = {"source": {"pattern": f"seen-{fails}-."}, "run": {"mode": "available-now", "retries": {"max": 0}}}
+    reading = Reading(
+        client={"bootstrap.servers": broker.bootstrap},
+        how="subscribePattern",
+        what=f"^seen-{fails}-.$",
+        start={name: {0: 0} for name in names},
+        end={},
+        fail_on_data_loss=fails,
+    )
+    plan = replace(live_plan(broker.bootstrap, kept, 1, blocks, tmp_path), reading=reading)
+    front, sink = Front(), Kept()
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([unseen])[unseen].result(20)
+    for _ in range(2):
+        failed = _failed(spark, plan, sink)
+        assert (failed.kind, failed.retriable) == ("topic", True)
+        assert f"Spark does not see topic {unseen} any more" in failed.text
+    assert list(sink.batches) == [0]
+    produced(broker.bootstrap, unseen, [(0, None, b"1")] * 5, partitions=1)
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
+    assert front.of(Batch)[-1].end[unseen] == {0: 5}
+    assert len(sink.rows) == 10
+    admin.delete_topics([unseen])[unseen].result(20)
+    without = replace(plan, reading=replace(reading, deleted=[unseen], fail_on_data_loss=False))
+    assert run(spark, without, front, edges_of(spark, without, sink)) == "done"
+    assert list(front.of(Batch)[-1].end) == [kept]
 
 
 def test_a_stateful_job_that_meets_new_schemas_goes_on_without_a_failure(
