@@ -44,6 +44,10 @@ class Presence:
         self._thread = Thread(target=self._work, name="presence of topics", daemon=True)
         self._thread.start()
 
+    def watch(self, ids: Mapping[str, str]) -> None:
+        """Watches these topics too, which the run is the first to read."""
+        self._ids = {**self._ids, **ids}
+
     def close(self) -> None:
         self._closing.set()
 

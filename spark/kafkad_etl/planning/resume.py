@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -44,16 +44,19 @@ def resume_point(
     if asked.reset_checkpoint:
         _can_be_put_aside(checkpoint)
         return ResumePoint(fresh)
-    warnings = (_not_looked_at(checkpoint),) if checkpoint.is_remote else ()
+    warnings = [_not_looked_at(checkpoint)] if checkpoint.is_remote else []
     before, files = checkpoint.record(), checkpoint.files()
     same = _without_secrets(replace(plain, checkpoint_id=before.checkpoint_id), asked.secrets) if before else fresh
     before = before and _without_secrets(before, asked.secrets)
     checkpoints.guard(before, same, files, checkpoint.path)
     if before is None or not (files.is_begun or checkpoint.is_remote):
-        return ResumePoint(fresh, warnings=warnings)
+        return ResumePoint(fresh, warnings=tuple(warnings))
     topics, spark = {**before.topics, **ids}, same.spark or before.spark
     kept = replace(same, made=before.made, topics=topics, spark=spark, seen=before.seen)
-    return ResumePoint(kept, checkpoint.standing(), is_new=False, warnings=warnings)
+    standing = checkpoint.standing()
+    if unknown := sorted(ids.keys() & standing.reached.keys() - before.topics.keys()):
+        warnings.append(_without_ids(unknown))
+    return ResumePoint(kept, standing, is_new=False, warnings=tuple(warnings))
 
 
 def _without_secrets(record: Record, secrets: frozenset[str]) -> Record:
@@ -79,6 +82,14 @@ def _not_looked_at(checkpoint: Checkpoint) -> str:
     return (
         f"{checkpoint.path} cannot be read from here; its job and progress are taken from what runs on "
         f"this machine have recorded in {checkpoint.directory / checkpoints.RECORD}"
+    )
+
+
+def _without_ids(names: Sequence[str]) -> str:
+    """A run of an earlier version, or one that was killed, has not recorded them."""
+    return (
+        f"topics {', '.join(names)}: their ids are recorded only now; if one was deleted and made again since it was "
+        "last read, what is below the checkpoint's offsets is left out"
     )
 
 

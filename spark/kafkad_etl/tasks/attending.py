@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from kafkad.names import TopicPartition
-from kafkad_etl.checkpoint.checkpoints import Standing
+from kafkad_etl.checkpoint.checkpoints import Checkpoint, Record, Standing
 from kafkad_etl.cluster import topics
 from kafkad_etl.cluster.appended import Appended
 from kafkad_etl.cluster.clusters import Clusters
@@ -24,6 +26,9 @@ from kafkad_etl.process.conducting import Conductor
 from kafkad_etl.reporting import Reporter
 from kafkad_etl.tasks.diagnosis import named
 from kctl.errors import KctlError
+
+if TYPE_CHECKING:
+    from kafkad_etl.cluster.presence import Presence
 
 
 @contextmanager
@@ -49,9 +54,12 @@ def attended(
         if group and planned.plan.reading and planned.checkpoint:
             mirror = stack.enter_context(closing(Mirror(clusters.fresh(job.kafka), group, conductor.warn)))
             conductor.on_batch.append(lambda batch: mirror.offer(batch.batch, batch.end))
-        if planned.checkpoint and planned.checkpoint.is_remote:
-            conductor.on_batch.append(partial(remember, planned))
-        _watch(planned, clusters, conductor, stack)
+        kept = KeptRecord(planned.checkpoint, planned.record) if planned.checkpoint and planned.record else None
+        if kept and kept.is_remote:
+            conductor.on_batch.append(kept.remember)
+        presence = _watch(planned, clusters, conductor, stack)
+        if kept and job.source.pattern:
+            _identify(planned, clusters, conductor, stack, kept, presence)
         _ask_for_ends(planned, clusters, shown, conductor, stack)
         appended = _appended(planned, clusters)
         last = _LastBatch(planned.standing.batch)
@@ -107,18 +115,38 @@ def _tell_appended(appended: Appended | None, shown: Reporter, conductor: Conduc
             conductor.tell(Unsure(topic=appended.topic, rows=rows))
 
 
-def remember(planned: PlannedRun, batch: Batch) -> None:
-    """Records a remote checkpoint's progress, since it cannot be read from here."""
-    assert planned.checkpoint and planned.record
-    seen = Standing(batch=batch.batch, reached=batch.end)
-    planned.checkpoint.write_record(replace(planned.record, seen=seen))
+class KeptRecord:
+    """The record of a checkpoint, kept up to date with what the run learns, in whatever thread."""
+
+    def __init__(self, checkpoint: Checkpoint, record: Record) -> None:
+        self._checkpoint = checkpoint
+        self._record = record
+        self._lock = Lock()
+
+    @property
+    def is_remote(self) -> bool:
+        return self._checkpoint.is_remote
+
+    def remember(self, batch: Batch) -> None:
+        """Records a remote checkpoint's progress, since it cannot be read from here."""
+        with self._lock:
+            self._write(replace(self._record, seen=Standing(batch=batch.batch, reached=batch.end)))
+
+    def learn(self, ids: Mapping[str, str]) -> None:
+        """Records the ids of topics that the run is the first to read."""
+        with self._lock:
+            self._write(replace(self._record, topics={**self._record.topics, **ids}))
+
+    def _write(self, record: Record) -> None:
+        self._checkpoint.write_record(record)
+        self._record = record
 
 
-def _watch(planned: PlannedRun, clusters: Clusters, conductor: Conductor, stack: ExitStack) -> None:
+def _watch(planned: PlannedRun, clusters: Clusters, conductor: Conductor, stack: ExitStack) -> Presence | None:
     """Watches for topics and records that are deleted during the run."""
     job, reading = planned.plan.job, planned.plan.reading
     if reading is None:
-        return
+        return None
     if not reading.fail_on_data_loss:
         from kafkad_etl.cluster.deletions import Deletions
 
@@ -126,11 +154,34 @@ def _watch(planned: PlannedRun, clusters: Clusters, conductor: Conductor, stack:
         session = clusters.fresh(job.kafka)
         deletions = stack.enter_context(closing(Deletions(session, reading.start, lost, conductor.warn)))
         conductor.on_batch.append(deletions.offer)
-    if planned.plan.mode == "continuous":
-        from kafkad_etl.cluster.presence import Presence
+    if planned.plan.mode != "continuous":
+        return None
+    from kafkad_etl.cluster.presence import Presence
 
-        gone = partial(_tell_gone, conductor)
-        stack.enter_context(closing(Presence(clusters.fresh(job.kafka), planned.topic_ids, gone)))
+    gone = partial(_tell_gone, conductor)
+    return stack.enter_context(closing(Presence(clusters.fresh(job.kafka), planned.topic_ids, gone)))
+
+
+def _identify(
+    planned: PlannedRun,
+    clusters: Clusters,
+    conductor: Conductor,
+    stack: ExitStack,
+    kept: KeptRecord,
+    presence: Presence | None,
+) -> None:
+    """Learns the ids of topics that match the job's pattern only since it was planned."""
+    from kafkad_etl.cluster.identities import Identities
+
+    def learned(ids: Mapping[str, str]) -> None:
+        kept.learn(ids)
+        if presence:
+            presence.watch(ids)
+
+    session = clusters.fresh(planned.plan.job.kafka)
+    asking = Identities(session, planned.topic_ids, learned, conductor.warn)
+    stack.enter_context(closing(asking))
+    conductor.on_batch.append(asking.offer)
 
 
 def _ask_for_ends(

@@ -96,12 +96,13 @@ def _of_cluster(planned: PlannedRun, clusters: Clusters, state: State) -> EtlErr
 
 
 def _of_source(planned: PlannedRun, session: Session, state: State) -> EtlError | None:
-    found = topics.find(session, list(planned.topic_ids))
+    ids = _ids(planned, state)
+    found = topics.find(session, list(ids))
     gone = [name for name, topic in found.items() if topic is None]
     if gone:
         return EtlError(f"{named(gone)} deleted while the job was running", EtlExit.CLUSTER)
     there = {name: topic for name, topic in found.items() if topic is not None}
-    again = checkpoints.recreated(planned.topic_ids, {name: topic.id for name, topic in there.items()})
+    again = checkpoints.recreated(ids, {name: topic.id for name, topic in there.items()})
     if again:
         hint = "--reset-checkpoint starts over at source.start"
         return EtlError(again[0], EtlExit.CHECKPOINT, hints=(*again[1:], hint))
@@ -113,6 +114,13 @@ def _of_source(planned: PlannedRun, session: Session, state: State) -> EtlError 
     }
     extents = starts.extents(session, reached, committed_only=False)
     return losses.lost(reached, extents)
+
+
+def _ids(planned: PlannedRun, state: State) -> dict[str, str]:
+    """The topics of a run with their ids, also of those that it was the first to read; empty where nobody knows."""
+    record = planned.checkpoint.record() if planned.checkpoint else None
+    known = {**(record.topics if record else {}), **planned.topic_ids}
+    return {name: known.get(name, "") for name in planned.topic_ids.keys() | state.spans.keys()}
 
 
 def named(names: list[str]) -> str:

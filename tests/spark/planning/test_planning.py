@@ -20,7 +20,7 @@ from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import PlannedRun, RunOptions
 from kafkad_etl.planning.readiness import check
 from kafkad_etl.planning.resume import ResumePoint, resume_point
-from kafkad_etl.tasks.attending import remember
+from kafkad_etl.tasks.attending import KeptRecord
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
@@ -348,6 +348,16 @@ def test_a_topic_that_was_created_again_stops_the_job(cluster: Cluster) -> None:
     assert f'topic "{cluster.topic}" was deleted and recreated' in refused.hints[0]
 
 
+def test_a_topic_whose_id_no_run_has_recorded_may_be_another_one(cluster: Cluster) -> None:
+    first = cluster.run()
+    assert first.checkpoint and first.record and first.warnings == ()
+    spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 20, 1: 10}}])
+    first.checkpoint.write_record(replace(first.record, topics={}))
+    (warning,) = cluster.run().warnings
+    assert warning.startswith(f"topics {cluster.topic}: their ids are recorded only now; if one was deleted and made")
+    assert cluster.run().warnings == ()
+
+
 def by_pattern(cluster: Cluster) -> dict[str, Any]:
     """A job that reads by a pattern, and has read all of its topic and of another one, which is not there."""
     source = {"pattern": f"{cluster.topic}.*"}
@@ -425,10 +435,14 @@ def test_in_mode_batch_staging_is_not_the_remote_checkpoints_since_the_lock_is_h
 
 def test_a_remote_checkpoint_stands_where_the_last_run_from_here_left_it(cluster: Cluster) -> None:
     first = cluster.run(run={"checkpoint": "s3a://bucket/c"})
-    remember(first, Batch(batch=7, end={cluster.topic: {0: 20, 1: 10}}, rows_read=30, rows_written=30, seconds=1.0))
+    assert first.checkpoint and first.record
+    kept = KeptRecord(first.checkpoint, first.record)
+    kept.remember(Batch(batch=7, end={cluster.topic: {0: 20, 1: 10}}, rows_read=30, rows_written=30, seconds=1.0))
+    kept.learn({"new": "id"})
     again = cluster.plan(run={"checkpoint": "s3a://bucket/c"})
     assert starts(again) == {0: 20, 1: 10}
     assert (again.plan.committed, again.plan.checkpoint_id) == (7, first.plan.checkpoint_id)
+    assert again.record is not None and again.record.topics["new"] == "id"
     assert cluster.plan().plan.committed is None
 
 

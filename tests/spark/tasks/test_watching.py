@@ -60,6 +60,36 @@ channel.close()
     assert f"error: topic {topic} was deleted while the job was running" in ran.err
 
 
+def test_a_topic_that_a_run_is_the_first_to_read_is_known_when_it_is_made_again(
+    run: Run, topic: str, broker: KafkadProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(presence, "GONE_SECONDS", 0.5)
+    new = f"{topic}-new"
+    topics = (
+        f'subprocess.run([sys.executable, "-m", "kctl", "-b", "{broker.bootstrap}", "topics", verb, "{new}", "-y"])'
+    )
+    meets = f"""{HELLO}
+def kctl(verb):
+    {topics}
+kctl("create")
+topic = "{topic}"
+channel.send(Query([]))
+channel.send({BATCH.replace("0: 3}}", f'0: 3}}, "{new}": {{0: 0}}}}')})
+while "{new}" not in open(channel.plan.checkpoint.removeprefix("file://") + "/job.json").read():
+    time.sleep(0.01)
+kctl("delete")
+kctl("create")
+while channel.stop is None:
+    time.sleep(0.01)
+channel.send(Ended("stopped"))
+channel.close()
+"""
+    ran = run(meets, "--mode", "continuous", "--set", f"source={{pattern: '{topic}.*'}}")
+    assert ran.code == EtlExit.CHECKPOINT
+    assert f'error: topic "{new}" was deleted and recreated' in ran.err
+
+
 def test_a_topic_that_may_not_be_seen_any_more_ends_a_run_that_would_go_on_without_it(
     run: Run, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,69 @@
+"""Learns the ids of topics that a run is the first to read, such as new ones of a pattern. Without its id, a topic that
+is deleted and made again cannot be told from the one whose offsets the checkpoint has.
+
+A thread with its own connection asks after the first batch that names a topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from queue import SimpleQueue
+from threading import Thread
+
+from kafkad_etl.cluster import topics
+from kafkad_etl.errors import text_of
+from kafkad_etl.messages import Batch
+from kctl.reach.session import Session
+
+CLOSE_SECONDS = 3.0
+
+
+class Identities:
+    """Asks for ids. `learned` and `warn` are called in its thread, and the session is its own."""
+
+    def __init__(
+        self,
+        session: Session,
+        known: Iterable[str],
+        learned: Callable[[Mapping[str, str]], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        """`known`: the topics whose ids are on record."""
+        self._session = session
+        self._known = frozenset(known)
+        self._learned = learned
+        self._warn = warn
+        self._warned = False
+        self._asked: SimpleQueue[frozenset[str] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name="ids of topics", daemon=True)
+        self._thread.start()
+
+    def offer(self, batch: Batch) -> None:
+        """Queues the topics of a batch that are not known; never blocks."""
+        if unknown := batch.end.keys() - self._known:
+            self._asked.put(frozenset(unknown))
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        self._asked.put(None)
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._warn("no broker responded in time to tell the ids of topics that this run was the first to read")
+
+    def _work(self) -> None:
+        try:
+            while (names := self._asked.get()) is not None:
+                if unknown := sorted(names - self._known):
+                    self._learn(unknown)
+        finally:
+            self._session.close()
+
+    def _learn(self, names: list[str]) -> None:
+        try:
+            found = topics.find(self._session, names)
+            ids = {name: topic.id for name, topic in found.items() if topic}
+            self._learned(ids)
+            self._known |= ids.keys()
+        except Exception as error:  # the next batch names them again
+            if not self._warned:
+                self._warned = True
+                self._warn(f"the ids of topics {', '.join(names)} are not recorded yet: {text_of(error)}")
