@@ -272,6 +272,7 @@ class Failed(Struct, frozen=True, tag="failed", kw_only=True):
         "registry",
         "store",
         "bad-rows",
+        "timestamp",
         "check",
         "data-loss",
         "topic",

@@ -16,6 +16,7 @@ Kind: TypeAlias = Literal[
     "registry",
     "store",
     "bad-rows",
+    "timestamp",
     "check",
     "data-loss",
     "topic",
@@ -69,6 +70,11 @@ RULES = (
     ),
     Rule("schema", r"a row lacks a property that the JSON Schema"),
     Rule("schema", r"a row does not fit the Protobuf message"),
+    Rule(
+        "timestamp",
+        r"ArithmeticException: long overflow\s[\s\S]*KafkaRecordToRowConverter",
+        says="a record's timestamp is beyond what Spark can read",
+    ),
     Rule(
         "data-loss",
         r"Some data may have been lost|KafkaIllegalStateException|offset was changed from|OffsetOutOfRange"

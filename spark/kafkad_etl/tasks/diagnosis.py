@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from kafkad.names import TopicPartition
 from kafkad_etl.checkpoint import checkpoints
-from kafkad_etl.cluster import losses, starts, topics
+from kafkad_etl.cluster import losses, starts, timestamps, topics
 from kafkad_etl.cluster.clusters import Clusters
+from kafkad_etl.cluster.starts import Positions
 from kafkad_etl.errors import EtlError, EtlExit, exit_of
 from kafkad_etl.messages import Failed
 from kafkad_etl.model.loading import Loaded
@@ -23,6 +24,7 @@ _EXITS = {
     "registry": EtlExit.CLUSTER,
     "store": EtlExit.CLUSTER,
     "bad-rows": EtlExit.DATA,
+    "timestamp": EtlExit.DATA,
     "check": EtlExit.DATA,
     "data-loss": EtlExit.DATA_LOSS,
     "topic": EtlExit.CLUSTER,
@@ -47,6 +49,8 @@ def explain(failed: Failed, planned: PlannedRun, clusters: Clusters, state: Stat
         found = _of_cluster(planned, clusters, state)
         if found is not None:
             return found
+    if failed.kind == "timestamp":
+        return _of_timestamps(planned, clusters, state) or unexplained(failed, where)
     return unexplained(failed, where)
 
 
@@ -107,13 +111,33 @@ def _of_source(planned: PlannedRun, session: Session, state: State) -> EtlError 
         hint = "--reset-checkpoint starts over at source.start"
         return EtlError(again[0], EtlExit.CHECKPOINT, hints=(*again[1:], hint))
     reached = {
-        TopicPartition(topic, partition): span.done
-        for topic, spans in state.spans.items()
-        for partition, span in spans.items()
-        if topic in there and partition in there[topic].partitions
+        where: done
+        for where, done in _done(state).items()
+        if where.topic in there and where.partition in there[where.topic].partitions
     }
     extents = starts.extents(session, reached, committed_only=False)
     return losses.lost(reached, extents)
+
+
+def _done(state: State) -> Positions:
+    return {
+        TopicPartition(topic, partition): span.done
+        for topic, spans in state.spans.items()
+        for partition, span in spans.items()
+    }
+
+
+def _of_timestamps(planned: PlannedRun, clusters: Clusters, state: State) -> EtlError | None:
+    """The records whose timestamps Spark cannot read, if the cluster names some."""
+    reading = planned.plan.reading
+    if reading is None:
+        return None
+    try:
+        session = clusters.session(planned.plan.job.kafka)
+        found = timestamps.beyond_spark(session, starts.as_positions(reading.start) | _done(state))
+    except KctlError:  # without names, it is what the driver says
+        return None
+    return timestamps.of_records(found, keeps_progress=planned.plan.mode != "batch") if found else None
 
 
 def _ids(planned: PlannedRun, state: State) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from kafkad.names import TopicPartition
@@ -16,6 +15,7 @@ from kafkad_etl.planning.planned import RunOptions
 from kctl.records.bounds import Span
 from kctl.records.reading import Reader
 from kctl.segments.values import renderer
+from kctl.texts.output import rfc3339
 
 if TYPE_CHECKING:
     from kafkad.wire.records import Record
@@ -75,7 +75,6 @@ def chosen(found: FoundRecords, count: int, begin: str) -> FoundRecords:
 
 
 def _row(where: TopicPartition, record: Record) -> list[str | None]:
-    at, ms = divmod(record.timestamp, 1000)
-    moment = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{ms:03}Z" if record.timestamp >= 0 else None
+    moment = (rfc3339(record.timestamp) or f"{record.timestamp} ms") if record.timestamp >= 0 else None
     place = [where.topic, str(where.partition), str(record.offset), moment]
     return [*place, _text(record.key), _text(record.value)]

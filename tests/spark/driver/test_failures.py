@@ -37,6 +37,23 @@ def test_a_syntax_error_begins_with_an_empty_line() -> None:
     assert first_sentence(SYNTAX) == "Syntax error at or near 'FORM'."
 
 
+OVERFLOW = """Job aborted due to stage failure: Task 0 in stage 0.0 failed: java.lang.ArithmeticException: long overflow
+\tat java.base/java.lang.Math.multiplyExact(Math.java:1004)
+\tat org.apache.spark.sql.catalyst.util.SparkDateTimeUtils.millisToMicros(SparkDateTimeUtils.scala:100)
+\tat org.apache.spark.sql."""
+
+
+def test_an_overflow_is_one_of_a_timestamp_where_spark_reads_records() -> None:
+    inner = Thrown("java.lang.ArithmeticException", "long overflow")
+    source = (
+        "kafka010.KafkaRecordToRowConverter.$anonfun$toInternalRowWithHeaders$1(KafkaRecordToRowConverter.scala:48)"
+    )
+    found = failed([Thrown("org.apache.spark.SparkException", OVERFLOW + source), inner])
+    assert (found.kind, found.text) == ("timestamp", "a record's timestamp is beyond what Spark can read")
+    found = failed([Thrown("org.apache.spark.SparkException", OVERFLOW + "catalyst.expressions.A"), inner])
+    assert (found.kind, found.text) == ("spark", "long overflow")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "kind", "retriable"),
     [

@@ -10,6 +10,7 @@ from kafkad.names import TopicPartition
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.losses import lost
 from kafkad_etl.cluster.starts import Extent
+from kafkad_etl.cluster.timestamps import BeyondSpark, of_records
 from kafkad_etl.errors import EtlExit
 from kafkad_etl.messages import Failed
 from kafkad_etl.model.loading import JobFile, parse
@@ -76,6 +77,38 @@ def test_records_deleted_in_the_middle(run: Run, on_broker: Kctl) -> None:
     error = run.fails(Failed(kind="data-loss", text="Some data may have been lost"))
     assert error.exit_code == EtlExit.DATA_LOSS
     assert error.what == f"{run.topic}-0: 15 records (10-24) deleted before they were read"
+
+
+UNREADABLE = Failed(kind="timestamp", text="a record's timestamp is beyond what Spark can read")
+
+
+def test_a_record_whose_timestamp_spark_cannot_read_is_named_with_the_way_past_it(run: Run, on_broker: Kctl) -> None:
+    assert on_broker("produce", run.topic, "--value", "x", "--timestamp", str(2**63 - 1)).code == 0
+    assert on_broker("produce", run.topic, "--value", "y").code == 0
+    error = run.fails(UNREADABLE)
+    assert error.exit_code == EtlExit.DATA
+    assert error.what == (
+        f"{run.topic}-0 at offset 30: the record's timestamp, 9223372036854775807, is beyond 9223372036854775, "
+        "the last that Spark can read"
+    )
+    only = f"partitions: {{{run.topic}: [0]}}"
+    span = f"start: {{{run.topic}: {{0: 10}}}}, end: {{{run.topic}: {{0: 30}}}}"
+    assert error.hints == (
+        f"first, what is before it: kctl etl run JOB --mode batch --set 'source={{{only}, {span}}}'",
+        f"deleting it: kctl topics truncate {run.topic} --partitions 0 --before 31",
+        "after that, --accept-data-loss continues with what is left, for one run",
+    )
+    assert len(run.fails(UNREADABLE, offset=30).hints) == 2, "nothing is before it"
+
+
+def test_a_run_without_progress_can_read_around_such_a_record() -> None:
+    error = of_records([BeyondSpark(TopicPartition("t", 0), 10, 30, 2**63 - 1)], keeps_progress=False)
+    assert error.hints == ("source.start and source.end read around it: to offset 30, and from 31",)
+
+
+def test_what_no_broker_finds_by_its_timestamp_is_what_the_driver_says(run: Run) -> None:
+    error = run.fails(UNREADABLE)
+    assert (error.what, error.exit_code) == (UNREADABLE.text, EtlExit.DATA)
 
 
 def test_a_broker_that_has_gone(run: Run) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -16,15 +17,22 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def job(broker: KafkadProcess, on_broker: Kctl, tmp_path: Path) -> Path:
-    """Of a topic with six records that its schema does not fit."""
-    assert on_broker("topics", "create", "last-records", "-p", "2", "-y").code == 0
+def topic(on_broker: Kctl) -> str:
+    """With six records."""
+    name = f"last-records-{time.monotonic_ns()}"
+    assert on_broker("topics", "create", name, "-p", "2", "-y").code == 0
     for number in range(6):
         value = ("--value", f"v{number}", "--key", f"k{number}", "--partition", number % 2)
-        assert on_broker("produce", "last-records", *value).code == 0
+        assert on_broker("produce", name, *value).code == 0
+    return name
+
+
+@pytest.fixture
+def job(broker: KafkadProcess, topic: str, tmp_path: Path) -> Path:
+    """Of that topic, whose records its schema does not fit."""
     path = tmp_path / "job.yaml"
     path.write_text(
-        f"{{version: 1, name: last, kafka: {{bootstrap: ['{broker.bootstrap}']}}, source: {{topics: [last-records]}},"
+        f"{{version: 1, name: last, kafka: {{bootstrap: ['{broker.bootstrap}']}}, source: {{topics: [{topic}]}},"
         " value: {format: json, schema: 'id BIGINT'}, sink: {type: none}}"
     )
     return path
@@ -45,6 +53,13 @@ def test_the_last_records_of_all_partitions_need_no_java(
     ]
     first = kctl("etl", "preview", job, "--no-transform", "--limit", "1", "--from", "earliest", "-o", "json")
     assert json.loads(first.out)["items"][0]["value"] == "v0"
+
+
+def test_a_record_with_a_time_that_no_calendar_has_is_shown(kctl: Kctl, on_broker: Kctl, topic: str, job: Path) -> None:
+    assert on_broker("produce", topic, "--value", "x", "--timestamp", str(2**63 - 1)).code == 0
+    ran = kctl("etl", "preview", job, "--no-transform", "--limit", "1", "-o", "json")
+    assert ran.code == 0, ran
+    assert json.loads(ran.out)["items"][0]["_timestamp"] == "9223372036854775807 ms"
 
 
 def test_files_have_no_records(kctl: Kctl, tmp_path: Path) -> None:
