@@ -4,7 +4,7 @@ nothing but `job`."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kafkad_etl.job import S3, Catalog, Job, Scalar, Sink
 
@@ -154,6 +154,17 @@ _S3_KEY = re.compile(r"spark\.hadoop\.fs\.s3a\..*(access\.key|secret\.key|sessio
 def is_s3_key(name: str) -> bool:
     """True for settings of Spark that log in to an object store."""
     return _S3_KEY.fullmatch(name) is not None
+
+
+REDACTED = "spark.redaction.regex"
+SECRET_WORDS = "(?i:secret|password|token|credential|authorization|jaas|keystore|(?:access|account|api)[._-]?key)"
+"""What Spark leaves out of its web page, plans and event logs, wherever a name or a value matches. By default it does
+neither with a JAAS line nor with a private key."""
+
+
+def redaction(theirs: str, names: Iterable[str]) -> str:
+    """The same, with the settings of these names and what the user's own expression says."""
+    return "|".join(part for part in (SECRET_WORDS, *map(re.escape, sorted(names)), theirs) if part)
 
 
 def spark_conf(job: Job) -> dict[str, Scalar]:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from kafkad_etl.facts import has_one_writer, hidden, without_login
+from kafkad_etl.facts import has_one_writer, hidden, redaction, without_login
 from tests.spark.model.jobs import loaded
 
 ICEBERG = "sink={type: iceberg, path: 's3a://lake', iceberg: {table: shop.orders, catalog: {type: TYPE, url: 'URL'}}}"
@@ -56,3 +58,23 @@ def test_logins_are_taken_out_of_urls_and_nothing_else(text: str, without: str) 
 )
 def test_files_are_hidden_by_the_names_that_spark_ignores(path: str, is_hidden: bool) -> None:
     assert hidden(path) is is_hidden
+
+
+@pytest.mark.parametrize(
+    ("name", "is_left_out"),
+    [
+        ("kafka.ssl.keystore.key", True),
+        ("kafka.sasl.jaas.config", True),
+        ("spark.sql.catalog.lake.credential", True),
+        ("spark.sql.catalog.lake.header.Authorization", True),
+        ("spark.sql.catalog.lake.header.X-Api-Key", True),
+        ("spark.hadoop.fs.azure.account.key.orders.dfs.core.windows.net", True),
+        ("spark.my.pin", True),
+        ("spark.myXpin", False),
+        ("spark.theirs", True),
+        ("kafka.bootstrap.servers", False),
+    ],
+)
+def test_spark_shows_no_secrets(name: str, is_left_out: bool) -> None:
+    assert bool(re.search(redaction("theirs$", ["spark.my.pin"]), name)) is is_left_out
+    assert re.search(redaction("", ()), "anything") is None

@@ -20,6 +20,11 @@ class Counted(NamedTuple):
     def total(self) -> int:
         return self.totals()[0]
 
+    def total_of(self, execution: Any) -> int:
+        """The total after an execution of these rows that Spark reports to nobody."""
+        found = execution.observedMetrics().get(self.observation._name)
+        return int(found.get().getLong(0)) if found.isDefined() else self.unobserved.count()
+
     def totals(self) -> list[int]:
         """Totals after the action. If not all rows passed, because the SQL needs only some, they are counted now."""
         if self.whole:

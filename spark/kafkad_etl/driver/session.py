@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from kafkad_etl.driver.sinks.lake import delta, iceberg
-from kafkad_etl.facts import CATALOG, is_of_session
+from kafkad_etl.facts import CATALOG, REDACTED, is_of_session, redaction
 from kafkad_etl.job import Scalar, Sink
 from kafkad_etl.messages import Plan, Started
 
@@ -21,7 +22,8 @@ def sessions_of(plans: Sequence[Plan]) -> list[Any]:
     """A session for each job. Several jobs share a Spark: settings of SQL are those of their own sessions."""
     if len(plans) == 1:
         plan = plans[0]
-        return [_first({**session_settings(plan.job.sink), **plan.job.spark.conf})]
+        only = {**session_settings(plan.job.sink), **plan.job.spark.conf}
+        return [_first(only, only)]
     settings = [{**session_settings(plan.job.sink), **plan.job.spark.conf} for plan in plans]
     common = {
         name: value
@@ -32,7 +34,7 @@ def sessions_of(plans: Sequence[Plan]) -> list[Any]:
     extensions = dict.fromkeys(
         word for each in settings for word in str(each.get(_EXTENSIONS, "")).split(",") if word
     )  # of Delta, for instance: sessions without its tables do not mind
-    spark = _first(common | ({_EXTENSIONS: ",".join(extensions)} if extensions else {}))
+    spark = _first(common | ({_EXTENSIONS: ",".join(extensions)} if extensions else {}), chain(*settings))
     return [configured(spark.newSession(), each) for each in settings]
 
 
@@ -42,14 +44,17 @@ def activate(session: Any, pool: str) -> None:
     session.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
-def _first(settings: Mapping[str, Scalar]) -> Any:
-    """Spark's first session. It adds settings that contain secrets, which spark-submit's command line does not have."""
+def _first(settings: Mapping[str, Scalar], names: Iterable[str]) -> Any:
+    """Spark's first session. It adds settings that contain secrets, which spark-submit's command line does not have.
+    `names` are those of all settings of the jobs: what Spark shows leaves out each that is not on it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     SparkContext._ensure_initialized()  # else SparkConf would not know spark-submit's words
     given = SparkConf()
+    hidden = {name for name in names if not given.contains(name)}
     builder = SparkSession.builder.config("spark.sql.streaming.numRecentProgressUpdates", RECENT_PROGRESS)
+    builder = builder.config(REDACTED, redaction(given.get(REDACTED, ""), hidden))
     for name, value in settings.items():
         if not given.contains(name):
             builder = builder.config(name, _text(value))

@@ -9,14 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkad_etl.facts import REDACTED, SECRET_WORDS
 from kafkad_etl.machine.environment import Environment, tool_variables
 from kafkad_etl.machine.java import quoted
 from kafkad_etl.process.submitting import is_local, jar_url, joined
 
 LOG4J2 = "log4j2.properties"
-REDACTED = "spark.redaction.regex"
-_SECRET_OPTIONS = "(?i)secret|password|token|access[.]?key|jaas|keystore"
-"""What Spark's web page and plans leave out: by default neither a JAAS line nor a private key."""
 _CONNECTOR = "spark-sql-kafka-0-10"
 
 
@@ -60,7 +58,7 @@ class Program(NamedTuple):
         return [*words, self.file, *self.arguments]
 
     def _defaults(self) -> dict[str, str]:
-        defaults = {REDACTED: _SECRET_OPTIONS}
+        defaults = {REDACTED: SECRET_WORDS}
         if is_local(self.master):
             defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         return {name: value for name, value in defaults.items() if name not in self.conf}

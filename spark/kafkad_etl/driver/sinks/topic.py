@@ -12,8 +12,6 @@ At least once: Spark's writer has no transactions, so a batch repeated after a c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from kafkad_etl.driver import protobuf
@@ -30,11 +28,15 @@ from kafkad_etl.registry.json_schema import JsonSchema
 from kafkad_etl.sql_text import casting, named
 
 HEADERS = "array<struct<key:string,value:binary>>"
+SERIALIZERS = dict.fromkeys(
+    ("key.serializer", "value.serializer"), "org.apache.kafka.common.serialization.ByteArraySerializer"
+)
 NULL_REQUIRED = "a row lacks a property that the JSON Schema of sink.topic requires: its column is null"
 
 
 class TopicSink:
     def __init__(self, spark: Any, plan: Plan, settings: Settings) -> None:
+        self._spark = spark
         self._plan = plan
         self._settings = settings
         self._records = Records(spark, plan, settings)
@@ -46,23 +48,15 @@ class TopicSink:
         return None
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
-        options = {f"kafka.{key}": value for key, value in producer(self._plan.sink_client, self._settings).items()}
+        """Calls the connector itself: a DataFrame's writer would either show the login in the plan of its query, which
+        event logs and Spark's web page have, or not tell observed counts."""
+        jvm = self._spark._jvm
+        settings = producer(self._plan.sink_client, self._settings) | SERIALIZERS
         records = counted(rows.select(*self._records.of(rows)))
-        writer = records.rows.write.format("kafka").mode("append").options(topic=self._settings.topic, **options)
-        with self._newer_writer(rows.sparkSession):
-            writer.save()
-        return Written(records.total())
-
-    @contextmanager
-    def _newer_writer(self, spark: Any) -> Iterator[None]:
-        """Uses Spark's newer writer, since the default one does not report observed counts."""
-        conf = "spark.sql.sources.useV1SourceList"
-        before = spark.conf.get(conf)
-        spark.conf.set(conf, ",".join(name for name in before.split(",") if name != "kafka"))
-        try:
-            yield
-        finally:
-            spark.conf.set(conf, before)
+        execution = records.rows._jdf.queryExecution()
+        topic = jvm.scala.Option.apply(self._settings.topic)
+        jvm.org.apache.spark.sql.kafka010.KafkaWriter.write(execution, settings, topic)
+        return Written(records.total_of(execution))
 
 
 class Records:

@@ -41,6 +41,24 @@ sink:
 vars: {url: ""}
 spark: {master: "local[2]", driver_memory: 700m}
 """
+SHOWN = """\
+version: 1
+name: shown
+kafka: {bootstrap: [BOOTSTRAP], options: {ssl.keystore.key: "${env:PW}"}}
+source: {topics: [e2e-shown]}
+value: {format: json, schema: "id BIGINT", bad_rows: {action: dead_letter, topic: e2e-shown-bad}}
+sink: {type: topic, topic: {topic: e2e-shown-out}}
+spark:
+  master: "local[2]"
+  driver_memory: 700m
+  conf:
+    spark.eventLog.enabled: true
+    spark.eventLog.compress: false
+    spark.eventLog.dir: EVENTS
+    spark.redaction.regex: e2e-shown-bad
+    spark.sql.catalog.lake.credential: "id:${env:PW}"
+    spark.own.pin: "${env:PW}"
+"""
 
 Etl = Callable[..., Ran]
 
@@ -119,3 +137,21 @@ def test_a_table_has_the_newest_row_of_each_key(in_own_process: Etl, on_broker: 
         assert ran.code == 7, "another table under the same checkpoint"
         logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
         assert "not-to-be-seen" not in logs
+
+
+def test_spark_writes_no_secret_into_its_event_log(
+    in_own_process: Etl, on_broker: Kctl, broker: KafkadProcess, tmp_path: Path
+) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    (tmp_path / "shown.yaml").write_text(SHOWN.replace("BOOTSTRAP", broker.bootstrap).replace("EVENTS", str(events)))
+    for topic in ("e2e-shown-out", "e2e-shown-bad"):
+        assert on_broker("topics", "create", topic, "--partitions", 1, "--yes").code == 0
+    produce(on_broker, "e2e-shown", [{"id": n} for n in range(9)] + [{"id": "none"}], tmp_path)
+    ran = in_own_process("run", "shown.yaml")
+    assert ran.code == 0, ran.err
+    assert "10 rows read, 9 written, 1 bad" in ran.err
+    log = "".join(path.read_text() for path in events.rglob("events_*"))
+    assert "SQLExecutionStart" in log
+    assert "not-to-be-seen" not in log
+    assert "e2e-shown-bad" not in log
