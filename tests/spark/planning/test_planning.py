@@ -130,6 +130,19 @@ def test_what_the_environment_gives_counts_in_paths_and_is_not_written(tmp_path:
     assert "sink: was parquet ****; is now another parquet ****, whose **** is not the same" in refused.value.hints
 
 
+def test_a_checkpoint_keeps_its_id_until_the_query_begins_since_rights_are_granted_on_it(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path), tmp_path)
+    first = resumed(checkpoint, "hush", "/lake/orders")
+    assert resumed(checkpoint, "hush", "/lake/others").checkpoint_id == first.checkpoint_id
+    another = resume_point(checkpoint, job(name="another"), RunOptions(), {}, 0)
+    assert another.checkpoint_id != first.checkpoint_id
+    reset = resume_point(checkpoint, job(), RunOptions(reset_checkpoint=True), {}, 0)
+    assert reset.checkpoint_id != first.checkpoint_id
+    (tmp_path / "metadata").write_text('{"id": "q"}')
+    begun = resumed(checkpoint, "hush", "/lake/orders")
+    assert begun.checkpoint_id != first.checkpoint_id, "batches may have been written, whose files were removed"
+
+
 def test_a_password_counts_nowhere_even_if_it_is_a_part_of_a_name(tmp_path: Path) -> None:
     checkpoint = Checkpoint(str(tmp_path), tmp_path)
     first = resumed(checkpoint, "kafka", "a table")
