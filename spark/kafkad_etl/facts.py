@@ -70,6 +70,12 @@ def is_like_a_time(position: str) -> bool:
     return re.match(r"@|[+-]?\d", position) is not None
 
 
+def delivery_name(job: str, checkpoint_id: str = "") -> str:
+    """The transactional id of a job that writes a topic exactly once, and the name of the group with its mark; without
+    a checkpoint's id, how those of all its checkpoints begin."""
+    return f"etl-{job}-{checkpoint_id}"
+
+
 def dead_letter_topics(job: Job) -> list[str]:
     bad = job.value.bad_rows
     return [bad.topic] if bad.action == "dead_letter" else []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad_etl.cluster.clusters import servers
+from kafkad_etl.cluster.rights import grant
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Create, Source
 from kctl.errors import KctlError, code_name, did_you_mean
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 READ, WRITE = 3, 4
 """ACL operations, by their bit in Metadata responses."""
-_VERBS = {READ: "read", WRITE: "write"}
+DELIVERY = (WRITE, READ)
+"""Operations on a topic that is written exactly once: its name stands in the group's offset."""
+_NAMES = {READ: "Read", WRITE: "Write"}
 _NOT_TOLD = -0x80000000
 _NO_ID = bytes(16)
 
@@ -52,9 +55,10 @@ def readable(session: Session, names: Sequence[str], key: str = "") -> dict[str,
     """The topics, all of which exist and may be read. `key` is where a job file has them."""
     found = {}
     for place, (name, topic) in enumerate(find(session, names).items()):
+        where = key.format(place=place, name=name)
         if topic is None:
-            raise missing(session, name, key.format(place=place, name=name))
-        _allowed(topic, READ)
+            raise missing(session, name, where)
+        _need(session, topic, READ, where)
         found[name] = topic
     return found
 
@@ -103,18 +107,19 @@ def _all_names(session: Session) -> list[str]:
     return [topic.name for topic in session.metadata() if not topic.error_code and not topic.is_internal]
 
 
-def find(session: Session, names: Sequence[str]) -> dict[str, Topic | None]:
-    """Topics by name, None for those that do not exist. Raises EtlError if they may not be described."""
-    found = {answer.name: _topic(session, answer) for answer in _described(session, names)}
+def find(session: Session, names: Sequence[str], operation: int = READ) -> dict[str, Topic | None]:
+    """Topics by name, None for those that do not exist. Raises EtlError if they may not be described, as whoever has
+    the right to `operation` may."""
+    found = {answer.name: _topic(session, answer, operation) for answer in _described(session, names)}
     return {name: found[name] for name in names}
 
 
-def _topic(session: Session, answer: Any) -> Topic | None:
+def _topic(session: Session, answer: Any, operation: int) -> Topic | None:
     name, code = answer.name, answer.error_code
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        raise hidden([name])
+        raise hidden(session, [name], operation)
     if code:
         raise EtlError(f'topic "{name}" on {servers(session.access)}: {code_name(code)}', EtlExit.CLUSTER)
     partitions = tuple(sorted(partition.partition_index for partition in answer.partitions))
@@ -170,13 +175,16 @@ def missing(session: Session, name: str, key: str) -> EtlError:
     return EtlError(what, EtlExit.CLUSTER, hints=hints, key=key)
 
 
-def writable(session: Session, name: str, key: str, create: Create | None) -> Topic | None:
-    """The topic, or None if the run has to create it and may."""
-    topic = find(session, [name])[name]
+def writable(
+    session: Session, name: str, key: str, create: Create | None, operations: Iterable[int] = (WRITE,)
+) -> Topic | None:
+    """The topic, which allows these operations, or None if the run has to create it and may."""
+    topic = find(session, [name], WRITE)[name]
     if topic is None and create is None:
         raise missing(session, name, key)
     if topic is not None:
-        _allowed(topic, WRITE)
+        for operation in operations:
+            _need(session, topic, operation, key)
     return topic
 
 
@@ -195,19 +203,22 @@ def create_topic(session: Session, name: str, create: Create) -> None:
     read_back(session, [name])
 
 
-def _allowed(topic: Topic, operation: int) -> None:
+def _need(session: Session, topic: Topic, operation: int, key: str) -> None:
     if not topic.allows(operation):
-        who = "consumer" if operation == READ else "producer"
-        raise _denied(f'not authorised to {_VERBS[operation]} topic "{topic.name}"', topic.name, who=who)
+        what = f'not authorised to {_NAMES[operation].lower()} topic "{topic.name}"'
+        raise _denied(session, what, [topic.name], operation, key)
 
 
-def hidden(names: Sequence[str]) -> EtlError:
-    """The error for topics that may not be seen."""
+def hidden(session: Session, names: Sequence[str], operation: int = READ) -> EtlError:
+    """The error for topics that may not be seen, as whoever has the right to `operation` may."""
+    return _denied(session, unseen(names), names, operation)
+
+
+def unseen(names: Sequence[str]) -> str:
     told = ", ".join(f'"{name}"' for name in names)
-    return _denied(f"not authorised to see topic{'s' * (len(names) > 1)} {told}", *names)
+    return f"not authorised to see topic{'s' * (len(names) > 1)} {told}"
 
 
-def _denied(what: str, *topics: str, who: str = "consumer") -> EtlError:
-    asked = " ".join(f"--topic {topic}" for topic in topics)
-    hint = f"ask the cluster's administrator: kctl acls add --allow User:NAME --{who} {asked}"
-    return EtlError(what, EtlExit.CLUSTER, hints=(hint,))
+def _denied(session: Session, what: str, topics: Sequence[str], operation: int, key: str = "") -> EtlError:
+    hints = [grant(session.access, _NAMES[operation], "topic", topic) for topic in topics]
+    return EtlError(what, EtlExit.CLUSTER, key=key, hints=hints)

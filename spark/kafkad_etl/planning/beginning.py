@@ -13,6 +13,7 @@ from kafkad_etl.cluster import topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.job import Job
 from kafkad_etl.messages import Plan
+from kafkad_etl.planning import writing
 from kafkad_etl.planning.planned import PlannedRun
 from kafkad_etl.planning.registries import registered
 from kctl.command.changes import confirm
@@ -40,6 +41,7 @@ def begin(planned: PlannedRun, clusters: Clusters) -> Begun:
         notes.append(f"registered schema {number} for subject {planned.registration.subject}")
     if planned.checkpoint and planned.record:
         planned.checkpoint.write_record(planned.record)
+    writing.need_delivery(clusters, plan)  # its id is on record now: the same one when the right has been granted
     return Begun(plan, notes)
 
 

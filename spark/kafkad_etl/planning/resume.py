@@ -60,7 +60,7 @@ def resume_point(
 
 
 def _is_unused(before: Record | None, job: Job, files: Files) -> bool:
-    """True if no query of the job has begun, so that no sink knows the record's id. Rights may have been granted on it."""
+    """True if no query of the job has begun: no sink knows the record's id, and rights may have been granted on it."""
     return before is not None and before.job == job.name and files.metadata is None
 
 

@@ -18,6 +18,7 @@ from kafkad_etl.job import Job, Offsets, Position
 from kafkad_etl.messages import Reading
 from kafkad_etl.planning.planned import PartitionRange, RunOptions
 from kctl.reach.log_dirs import log_dirs
+from kctl.reach.session import Session
 
 
 class Source(NamedTuple):
@@ -81,7 +82,8 @@ def bounds(clusters: Clusters, job: Job, asked: RunOptions, there: Extents, stan
     elif standing.reached:
         reached = starts.as_positions(standing.reached)
         begin = {where: reached.get(where, extent.start) for where, extent in there.items()}
-        deleted = _deleted(unfound(clusters, job, there, standing.reached), accepts=_accepts(job, asked))
+        not_found = unfound(clusters, job, there, standing.reached)
+        deleted = _deleted(clusters.session(job.kafka), not_found, accepts=_accepts(job, asked))
         warnings += [f"{losses.deleted_text(name)}; continuing without it" for name in deleted]
         warnings += _cut_off(begin, there, accepts=_accepts(job, asked))
         end = _end(clusters, job, there, now)
@@ -100,11 +102,11 @@ def _accepts(job: Job, asked: RunOptions) -> bool:
     return asked.accept_data_loss or job.source.on_data_loss == "continue"
 
 
-def _deleted(unfound: Mapping[str, Unfound], *, accepts: bool) -> tuple[str, ...]:
+def _deleted(session: Session, unfound: Mapping[str, Unfound], *, accepts: bool) -> tuple[str, ...]:
     """The topics that were deleted, if that is accepted. What is there is no topic to go on without: Spark would read
     it again from its start as soon as it sees it."""
     if hidden := [name for name, why in unfound.items() if why == "hidden"]:
-        raise topics.hidden(hidden)
+        raise topics.hidden(session, hidden)
     if unlisted := [name for name, why in unfound.items() if why == "unlisted"]:
         raise EtlError(
             f'topic "{unlisted[0]}" is in the checkpoint, and the brokers do not agree whether it is there',

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkad_etl.cluster import topics
+from kafkad_etl.cluster import rights, topics
 from kafkad_etl.cluster.clusters import Clusters, servers
+from kafkad_etl.cluster.topics import Topic
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import dead_letter_topics
-from kafkad_etl.job import Job
-from kafkad_etl.messages import Client
+from kafkad_etl.facts import dead_letter_topics, delivery_name
+from kafkad_etl.job import Job, TopicSink
+from kafkad_etl.messages import Client, Plan
 from kafkad_etl.planning import places
 from kafkad_etl.planning.planned import TopicCreation
 from kafkad_etl.planning.source import Source
@@ -44,7 +45,7 @@ def target(clusters: Clusters, job: Job, read: Source) -> Target:
     kafka = sink.kafka or job.kafka
     if sink.delivery == "exactly-once":
         need_transactions(clusters.session(kafka), sink.topic, servers(clusters.access(kafka)))
-    there = topics.writable(clusters.session(kafka), sink.topic, "sink.topic", sink.create)
+    there = target_topic(clusters.session(kafka), sink)
     if there is not None:
         found = Target(len(there.partitions))
     else:
@@ -52,6 +53,12 @@ def target(clusters: Clusters, job: Job, read: Source) -> Target:
         found = Target(sink.create.partitions, (TopicCreation(kafka, sink.topic, sink.create),))
     need_partitions(job, read, found.partitions, servers(clusters.access(kafka)), created=there is None)
     return found
+
+
+def target_topic(session: Session, sink: TopicSink) -> Topic | None:
+    """The sink's topic, or None if the run has to create it and may."""
+    operations = topics.DELIVERY if sink.delivery == "exactly-once" else (topics.WRITE,)
+    return topics.writable(session, sink.topic, "sink.topic", sink.create, operations)
 
 
 def need_transactions(session: Session, topic: str, host: str) -> None:
@@ -70,6 +77,14 @@ def need_transactions(session: Session, topic: str, host: str) -> None:
             key="sink.topic.delivery",
             hints=("delivery: at-least-once, with source_header: true for readers that detect duplicates",),
         )
+
+
+def need_delivery(clusters: Clusters, plan: Plan) -> None:
+    """Raises EtlError CLUSTER if the run writes a topic exactly once, and its user lacks a right for that."""
+    sink, name = plan.job.sink.topic, plan.job.name
+    if sink is not None and sink.delivery == "exactly-once":
+        session = clusters.session(sink.kafka or plan.job.kafka)
+        rights.need_delivery(session, delivery_name(name, plan.checkpoint_id), delivery_name(name))
 
 
 def need_partitions(job: Job, read: Source, there: int, host: str, *, created: bool) -> None:

@@ -215,5 +215,5 @@ def _tell_lost(conductor: Conductor, gap: Gap) -> None:
 
 def _tell_gone(conductor: Conductor, absent: Mapping[str, topics.Absence]) -> None:
     hidden = [name for name, why in absent.items() if why == "hidden"]
-    text = topics.hidden(hidden).what if hidden else f"{named(list(absent))} deleted while the job was running"
+    text = topics.unseen(hidden) if hidden else f"{named(list(absent))} deleted while the job was running"
     conductor.tell(Failed(kind="topic", text=text))

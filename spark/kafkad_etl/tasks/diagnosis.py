@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from kafkad.names import TopicPartition
 from kafkad_etl.checkpoint import checkpoints
 from kafkad_etl.cluster import losses, starts, timestamps, topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.starts import Positions
 from kafkad_etl.errors import EtlError, EtlExit, exit_of
+from kafkad_etl.facts import dead_letter_topics
 from kafkad_etl.messages import Failed
 from kafkad_etl.model.loading import Loaded
+from kafkad_etl.planning import writing
 from kafkad_etl.planning.planned import PlannedRun
 from kafkad_etl.reporting import Reporter
 from kafkad_etl.reporting.state import State
@@ -91,7 +95,10 @@ def _of_cluster(planned: PlannedRun, clusters: Clusters, state: State) -> EtlErr
                 return found
         if job.sink.topic is not None:
             kafka = job.sink.topic.kafka or job.kafka
-            topics.writable(clusters.session(kafka), job.sink.topic.topic, "sink.topic", None)
+            writing.target_topic(clusters.session(kafka), replace(job.sink.topic, create=None))
+            writing.need_delivery(clusters, planned.plan)
+        for name in dead_letter_topics(job):
+            writing.need_letters(clusters, job, name)
     except EtlError as error:
         return error
     except KctlError as error:

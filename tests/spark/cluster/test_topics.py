@@ -9,7 +9,18 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad_etl.cluster.losses import Gap
 from kafkad_etl.cluster.starts import Extent
-from kafkad_etl.cluster.topics import READ, WRITE, Topic, absent, hidden, java_pattern, matching, sources, writable
+from kafkad_etl.cluster.topics import (
+    DELIVERY,
+    READ,
+    WRITE,
+    Topic,
+    absent,
+    hidden,
+    java_pattern,
+    matching,
+    sources,
+    writable,
+)
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Source
 from kafkad_etl.planning.source import averages
@@ -51,8 +62,8 @@ def test_a_right_that_the_broker_does_not_give_is_told_with_who_can() -> None:
     with pytest.raises(EtlError) as refused:
         writable(readable, "orders", "sink.topic", None)
     assert refused.value.exit_code == EtlExit.CLUSTER
-    assert refused.value.what == 'not authorised to write topic "orders"'
-    assert "kctl acls add --allow User:NAME --producer --topic orders" in refused.value.hints[0]
+    assert refused.value.what == 'sink.topic: not authorised to write topic "orders"'
+    assert "kctl acls add --allow User:ANONYMOUS --operation Write --topic orders" in refused.value.hints[0]
     only_writable: Any = Cluster(topic_authorized_operations=1 << WRITE)
     with pytest.raises(EtlError, match='not authorised to read topic "orders"'):
         sources(only_writable, Source(topics=("orders",)))
@@ -62,6 +73,10 @@ def test_a_topic_that_may_not_be_seen_is_told() -> None:
     hidden: Any = Cluster(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(EtlError, match='not authorised to see topic "orders"'):
         sources(hidden, Source(topics=("orders",)))
+    for operations in ((WRITE,), DELIVERY):
+        with pytest.raises(EtlError) as refused:
+            writable(hidden, "orders", "sink.topic", None, operations)
+        assert "--operation Write" in refused.value.hints[0]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +96,13 @@ def test_why_a_topic_is_not_there_any_more(answer: dict[str, Any], why: str | No
 
 
 def test_every_topic_that_may_not_be_seen_is_named() -> None:
-    error = hidden(["orders", "refunds"])
+    cluster: Any = Cluster()
+    error = hidden(cluster, ["orders", "refunds"])
     assert error.what == 'not authorised to see topics "orders", "refunds"'
-    assert error.hints[0].endswith("--consumer --topic orders --topic refunds")
+    assert [hint.split("--allow ")[1] for hint in error.hints] == [
+        "User:ANONYMOUS --operation Read --topic orders",
+        "User:ANONYMOUS --operation Read --topic refunds",
+    ]
 
 
 def test_a_broker_that_tells_no_rights_is_no_reason_to_refuse() -> None:

@@ -22,6 +22,7 @@ from kafkad_etl.driver.paths import Storage, join, storage_of
 from kafkad_etl.driver.sinks.publisher import CLASS, SOURCE
 from kafkad_etl.driver.sinks.topic import Records, producer
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
+from kafkad_etl.facts import delivery_name
 from kafkad_etl.job import TopicSink as Settings
 from kafkad_etl.messages import Failed, Plan
 
@@ -44,7 +45,7 @@ class TransactionalSink:
         self._plan = plan
         self._settings = settings
         self._records = Records(spark, plan, settings)
-        self._name = f"etl-{plan.job.name}-{plan.checkpoint_id}"
+        self._name = delivery_name(plan.job.name, plan.checkpoint_id)
         self._publisher: Any = None
         self._class: Any = None
         self._mark: Mark | None = None
