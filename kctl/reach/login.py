@@ -160,6 +160,11 @@ def no_login(access: Access) -> KctlError:
     )
 
 
+_HELD_BACK = (
+    "a broker may hold back the answer to a failed login, the longer the more have failed: is the password right?"
+)
+
+
 def _converse(exchange: Exchange, access: Access, host: str) -> None:
     """Each message of ours goes out, and the broker's answer into the making of the next one."""
     from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -167,7 +172,12 @@ def _converse(exchange: Exchange, access: Access, host: str) -> None:
     conversation = _messages(access, host)
     message = next(conversation)
     while True:
-        response = exchange(SaslAuthenticateRequest(auth_bytes=message), 1)
+        try:
+            response = exchange(SaslAuthenticateRequest(auth_bytes=message), 1)
+        except KctlError as error:
+            if isinstance(error.__cause__, TimeoutError):
+                error.hints = (_HELD_BACK, *error.hints)
+            raise
         if response.error_code:
             raise _refused(access, response.error_code, response.error_message)
         try:

@@ -111,7 +111,11 @@ RULES = (
         says="somebody else changed the table while the batch was being written",
         hint="the batch was not written, or will be found in the table; run again",
     ),
-    Rule("topic", r"SaslAuthentication|SslAuthentication|AuthenticationException"),
+    Rule(
+        "topic",
+        r"SaslAuthentication|SslAuthentication|AuthenticationException",
+        hint="check kafka.security of the job (or of sink.topic), or the login of its context: kctl contexts test",
+    ),
     Rule("environment", r"No space left on device|ENOSPC|Disk quota exceeded", hint="free up disk space and run again"),
     Rule(
         "environment",

@@ -19,7 +19,7 @@ from kafkad_etl.planning import writing
 from kafkad_etl.planning.planned import PlannedRun
 from kafkad_etl.reporting import Reporter
 from kafkad_etl.reporting.state import State
-from kctl.errors import KctlError
+from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 
 _EXITS = {
@@ -39,6 +39,8 @@ _EXITS = {
     "spark": EtlExit.FAILED,
 }
 _MAY_BE_THE_CLUSTER = ("data-loss", "topic", "sink", "spark")
+_SURE = ("data-loss", "topic")
+"""Of these, those that a broker has told the driver: that none answers now does not explain them."""
 
 
 def explaining(
@@ -51,8 +53,8 @@ def explain(failed: Failed, planned: PlannedRun, clusters: Clusters, state: Stat
     """The error to report. `where` is the place in the job file, if the driver's error has one: see `place`."""
     if failed.kind in _MAY_BE_THE_CLUSTER:
         found = _of_cluster(planned, clusters, state)
-        if found is not None:
-            return found
+        if found is not None and not (failed.kind in _SURE and found.exit_code is Exit.UNREACHABLE):
+            return found if isinstance(found, EtlError) else EtlError(found.what, exit_of(found), hints=found.hints)
     if failed.kind == "timestamp":
         return _of_timestamps(planned, clusters, state) or unexplained(failed, where)
     return unexplained(failed, where)
@@ -85,7 +87,7 @@ def place(failed: Failed, loaded: Loaded) -> str:
     return loaded.within(f"{path}.sql", failed.line or 1, failed.column)
 
 
-def _of_cluster(planned: PlannedRun, clusters: Clusters, state: State) -> EtlError | None:
+def _of_cluster(planned: PlannedRun, clusters: Clusters, state: State) -> KctlError | None:
     """A state of the cluster that alone explains the failure, if there is one."""
     job = planned.plan.job
     try:
@@ -99,10 +101,8 @@ def _of_cluster(planned: PlannedRun, clusters: Clusters, state: State) -> EtlErr
             writing.need_delivery(clusters, planned.plan)
         for name in dead_letter_topics(job):
             writing.need_letters(clusters, job, name)
-    except EtlError as error:
-        return error
     except KctlError as error:
-        return EtlError(error.what, exit_of(error), hints=error.hints)
+        return error
     return None
 
 

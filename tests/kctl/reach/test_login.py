@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkad.wire.messages.sasl_handshake import SaslHandshakeResponse
 from kctl.errors import Exit, KctlError
 from kctl.reach.access import Access, Secret
@@ -275,3 +275,17 @@ def test_broker_that_does_not_know_the_password_gets_no_further() -> None:
     with pytest.raises(KctlError, match="does not know the password itself") as error:
         authenticate(Cheat(YES).exchange, ALICE._replace(mechanism="SCRAM-SHA-512"), "b")
     assert error.value.exit_code is Exit.UNAUTHORIZED
+
+
+def test_a_broker_that_is_silent_about_a_login_may_hold_back_its_refusal() -> None:
+    for cause, is_held_back in ((TimeoutError(), True), (ConnectionResetError(), False)):
+
+        def silent(message: Any, version: int, cause: OSError = cause) -> Any:
+            if isinstance(message, SaslAuthenticateRequest):
+                raise KctlError("no answer", exit_code=Exit.UNREACHABLE, hints=("wait longer",)) from cause
+            return YES
+
+        with pytest.raises(KctlError, match="no answer") as error:
+            authenticate(silent, ALICE, "b")
+        assert error.value.hints[-1] == "wait longer"
+        assert any("hold back" in hint for hint in error.value.hints) == is_held_back

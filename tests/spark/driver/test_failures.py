@@ -66,6 +66,7 @@ def test_an_overflow_is_one_of_a_timestamp_where_spark_reads_records() -> None:
         ("org.apache.hadoop.fs.s3a.UnknownStoreException", "`s3a://nix/': NoSuchBucket", "store", False),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", "This server …", "topic", False),
         ("org.apache.kafka.common.errors.TopicAuthorizationException", "Not authorized", "topic", False),
+        ("org.apache.kafka.common.errors.SaslAuthenticationException", "invalid credentials", "topic", False),
         ("org.apache.spark.sql.AnalysisException", "[PATH_NOT_FOUND] Path does not exist: hdfs:/a.", "store", False),
         ("java.io.IOException", "No space left on device", "environment", False),
         ("java.lang.OutOfMemoryError", "Java heap space", "environment", False),
@@ -93,3 +94,9 @@ def test_what_is_inside_tells_the_kind(name: str, text: str, kind: str, retriabl
     found = failed([outside, Thrown("org.apache.spark.SparkException", "Job aborted"), Thrown(name, text)])
     assert (found.kind, found.retriable) == (kind, retriable)
     assert "STREAM_FAILED" not in found.text and "SQLSTATE" not in found.text
+
+
+def test_a_refused_login_says_where_logins_are() -> None:
+    found = failed([Thrown("org.apache.kafka.common.errors.SaslAuthenticationException", "Authentication failed")])
+    assert found.text == "Authentication failed"
+    assert "kafka.security" in found.hints[0]

@@ -18,7 +18,7 @@ from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import RunOptions
 from kafkad_etl.reporting.state import State, begin
 from kafkad_etl.tasks.diagnosis import explain, place
-from kctl.errors import KctlError
+from kctl.errors import Exit, KctlError
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
@@ -114,10 +114,17 @@ def test_what_no_broker_finds_by_its_timestamp_is_what_the_driver_says(run: Run)
 def test_a_broker_that_has_gone(run: Run) -> None:
     class Gone(Clusters):
         def session(self, kafka: object) -> object:  # type: ignore[override]
-            raise KctlError("no broker answered", exit_code=EtlExit.CLUSTER)
+            raise KctlError("no broker answered", exit_code=Exit.UNREACHABLE)
 
-    error = explain(SPARK, run.planned, Gone(Settings(), Path()), run.at(0))
-    assert (error.what, error.exit_code) == ("no broker answered", EtlExit.CLUSTER)
+    def explained(failed: Failed) -> tuple[str, object]:
+        error = explain(failed, run.planned, Gone(Settings(), Path()), run.at(0))
+        return error.what, error.exit_code
+
+    assert explained(SPARK) == ("no broker answered", EtlExit.CLUSTER)
+    login = Failed(kind="topic", text="Authentication failed due to invalid credentials")
+    assert explained(login) == (login.text, EtlExit.CLUSTER)
+    deleted = Failed(kind="data-loss", text="records were deleted before they were read")
+    assert explained(deleted) == (deleted.text, EtlExit.DATA_LOSS)
 
 
 @pytest.mark.parametrize(
