@@ -4,7 +4,8 @@ outermost to innermost."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kafkad_etl.driver.terms import JobFailed
@@ -226,6 +227,28 @@ def failure_of(error: BaseException, *, step: str = "") -> Failed:
     trace = trace_of(error)
     whole = "".join(traceback.format_exception(error))
     return failed(trace, whole=whole, step=step)
+
+
+@contextmanager
+def sending_to(topic: str, options: str) -> Iterator[None]:
+    """Has a record that is too large told with its topic, which Kafka's client does not name. `options` is the key with
+    the client's settings."""
+    try:
+        yield
+    except Exception as error:
+        told = next((it.text for it in trace_of(error) if it.name.endswith("RecordTooLargeException")), None)
+        if told is None:
+            raise
+        raise JobFailed(too_large(topic, options, told)) from error
+
+
+def too_large(topic: str, options: str, told: str) -> Failed:
+    limit = re.search(r"max\.request\.size|buffer\.memory", told)
+    if limit:
+        hint = f"{options}: {{{limit[0]}: …}} allows more, as far as max.message.bytes of the topic does"
+    else:
+        hint = f"kctl configs set topic/{topic} max.message.bytes=… allows more"
+    return Failed(kind="sink", text=f'a record is too large for topic "{topic}": {told}', hints=[hint])
 
 
 def sql_failed(error: Any, step: str) -> JobFailed:

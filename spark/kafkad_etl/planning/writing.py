@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from kafkad_etl.cluster import rights, topics
@@ -14,9 +16,13 @@ from kafkad_etl.messages import Client, Plan
 from kafkad_etl.planning import places
 from kafkad_etl.planning.planned import TopicCreation
 from kafkad_etl.planning.source import Source
+from kctl.configs.of_topics import topic_settings
 from kctl.reach.session import Session
 
 PARTITION = "_partition"
+_LARGEST, _LIMIT = "max.request.size", "max.message.bytes"
+_CLIENTS_LARGEST = 1 << 20
+"""Kafka's default for the client."""
 
 
 class Target(NamedTuple):
@@ -120,7 +126,17 @@ def need_letters(clusters: Clusters, job: Job, name: str) -> None:
 
 
 def letters_client(clusters: Clusters, job: Job) -> Client:
-    return clusters.client(job.kafka, f"etl-{job.name}") if dead_letter_topics(job) else {}
+    """Lets records be as large as the topic takes; Kafka's client by itself sends none of more than a megabyte."""
+    names = dead_letter_topics(job)
+    if not names:
+        return {}
+    return {_LARGEST: str(_largest(clusters, job, names))} | clusters.client(job.kafka, f"etl-{job.name}")
+
+
+def _largest(clusters: Clusters, job: Job, names: Sequence[str]) -> int:
+    """The topics' limit, which is of compressed batches, if it may be seen; not less than Kafka's client takes."""
+    seen = chain(*topic_settings(clusters.session(job.kafka), names, [_LIMIT]).of.values())
+    return max([_CLIENTS_LARGEST, *(int(each.value) for each in seen if each.name == _LIMIT and each.value)])
 
 
 def sink_client(clusters: Clusters, job: Job) -> Client:

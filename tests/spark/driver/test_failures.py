@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkad_etl.driver.failures import Thrown, failed, first_sentence, position
+from kafkad_etl.driver.failures import Thrown, failed, first_sentence, position, too_large
 
 UNRESOLVED = (
     "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `amout` cannot be "
@@ -100,3 +100,30 @@ def test_a_refused_login_says_where_logins_are() -> None:
     found = failed([Thrown("org.apache.kafka.common.errors.SaslAuthenticationException", "Authentication failed")])
     assert found.text == "Authentication failed"
     assert "kafka.security" in found.hints[0]
+
+
+TOO_LARGE = "The message is 9 bytes when serialized which is larger than "
+MORE = "allows more, as far as max.message.bytes of the topic does"
+
+
+@pytest.mark.parametrize(
+    ("told", "hint"),
+    [
+        (
+            f"{TOO_LARGE}8, which is the value of the max.request.size configuration.",
+            f"kafka.options: {{max.request.size: …}} {MORE}",
+        ),
+        (
+            f"{TOO_LARGE}the total memory buffer you have configured with the buffer.memory configuration.",
+            f"kafka.options: {{buffer.memory: …}} {MORE}",
+        ),
+        (
+            "The request included a message larger than the max message size the server will accept.",
+            "kctl configs set topic/dlq max.message.bytes=… allows more",
+        ),
+    ],
+)
+def test_a_record_that_is_too_large_is_told_with_its_topic_and_what_limits_it(told: str, hint: str) -> None:
+    found = too_large("dlq", "kafka.options", told)
+    assert found.text == f'a record is too large for topic "dlq": {told}'
+    assert (found.kind, found.retriable, found.hints) == ("sink", False, [hint])

@@ -531,6 +531,24 @@ def test_a_dead_letter_topic_has_to_exist(cluster: Cluster) -> None:
     assert cluster.plan(value=letters).plan.dead_letter_client["bootstrap.servers"] == cluster.bootstrap
 
 
+def test_dead_letters_may_be_as_large_as_their_topic_takes(cluster: Cluster) -> None:
+    def limit(**kafka: Any) -> str | None:
+        letters = {
+            "format": "json",
+            "schema": "id BIGINT",
+            "bad_rows": {"action": "dead_letter", "topic": cluster.topic},
+        }
+        planned = cluster.plan(value=letters, kafka={"bootstrap": [cluster.bootstrap], **kafka})
+        return planned.plan.dead_letter_client.get("max.request.size")
+
+    assert limit() == "1048588"
+    cluster.kctl("configs", "set", f"topic/{cluster.topic}", "max.message.bytes=5000000", "-y")
+    assert limit() == "5000000"
+    assert limit(options={"max.request.size": 7}) == "7"
+    cluster.kctl("configs", "set", f"topic/{cluster.topic}", "max.message.bytes=1000", "-y")
+    assert limit() == "1048576", "what Kafka's client takes: compressed, such a record may fit"
+
+
 def test_the_sink_client_has_its_own_cluster_and_options(cluster: Cluster) -> None:
     sink = topic_sink(cluster.topic, options={"linger.ms": 20})
     client = cluster.plan(sink=sink, kafka={"bootstrap": [cluster.bootstrap], "options": {"a": True}}).plan.sink_client

@@ -16,7 +16,7 @@ from typing import Any
 
 from kafkad_etl.driver import protobuf
 from kafkad_etl.driver.counting import counted
-from kafkad_etl.driver.failures import first_sentence, trace_of
+from kafkad_etl.driver.failures import first_sentence, sending_to, trace_of
 from kafkad_etl.driver.sinks.text_formats import TIMES, column, csv_mistake, csv_options, nested
 from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
@@ -27,6 +27,7 @@ from kafkad_etl.registry import protobuf as protobuf_schemas
 from kafkad_etl.registry.json_schema import JsonSchema
 from kafkad_etl.sql_text import casting, named
 
+OPTIONS = "sink.topic.options"
 HEADERS = "array<struct<key:string,value:binary>>"
 SERIALIZERS = dict.fromkeys(
     ("key.serializer", "value.serializer"), "org.apache.kafka.common.serialization.ByteArraySerializer"
@@ -55,7 +56,8 @@ class TopicSink:
         records = counted(rows.select(*self._records.of(rows)))
         execution = records.rows._jdf.queryExecution()
         topic = jvm.scala.Option.apply(self._settings.topic)
-        jvm.org.apache.spark.sql.kafka010.KafkaWriter.write(execution, settings, topic)
+        with sending_to(self._settings.topic, OPTIONS):
+            jvm.org.apache.spark.sql.kafka010.KafkaWriter.write(execution, settings, topic)
         return Written(records.total_of(execution))
 
 

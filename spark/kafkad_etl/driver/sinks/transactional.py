@@ -18,9 +18,10 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkad_etl.driver.compiling import loaded
+from kafkad_etl.driver.failures import sending_to
 from kafkad_etl.driver.paths import Storage, join, storage_of
 from kafkad_etl.driver.sinks.publisher import CLASS, SOURCE
-from kafkad_etl.driver.sinks.topic import Records, producer
+from kafkad_etl.driver.sinks.topic import OPTIONS, Records, producer
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.facts import delivery_name
 from kafkad_etl.job import TopicSink as Settings
@@ -90,7 +91,8 @@ class TransactionalSink:
         if self._publisher is None:
             self._open()
         try:
-            count = int(self._publisher.publish(rows, batch))
+            with sending_to(self._settings.topic, OPTIONS):
+                count = int(self._publisher.publish(rows, batch))
         except BaseException:
             self._close()  # whoever comes next takes over, and sees what became of it
             raise

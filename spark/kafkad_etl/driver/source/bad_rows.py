@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kafkad_etl.driver.failures import sending_to
 from kafkad_etl.driver.terms import DataFrame, JobFailed
 from kafkad_etl.facts import BAD, FILE
 from kafkad_etl.job import BadRows
@@ -75,7 +76,8 @@ def dead_letters(rows: DataFrame, plan: Plan) -> DataFrame:
 def write_dead_letters(plan: Plan, rows: DataFrame) -> None:
     options = {f"kafka.{name}": value for name, value in plan.dead_letter_client.items()}
     topic = plan.job.value.bad_rows.topic
-    dead_letters(rows, plan).write.format("kafka").options(**options).option("topic", topic).save()
+    with sending_to(topic, "kafka.options"):
+        dead_letters(rows, plan).write.format("kafka").options(**options).option("topic", topic).save()
 
 
 class Met(NamedTuple):

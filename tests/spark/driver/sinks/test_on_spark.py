@@ -328,6 +328,21 @@ def test_records_have_every_column_and_say_where_they_come_from(
     assert bytearray(b"\x02\x00") in [value for (value,) in records("sunk-avro", "value")]
 
 
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_record_that_is_too_large_is_told_with_its_topic(
+    bench: Bench, broker: KafkadProcess, on_broker: Kctl, delivery: str
+) -> None:
+    topic = f"sunk-small-{delivery}"
+    assert on_broker("topics", "create", topic, "--partitions", 1, "--yes").code == 0
+    large = bench.spark.sql("SELECT repeat('x', 2000000) AS value")
+    settings = {"topic": topic, "format": "text", "delivery": delivery}
+    plan = bench.plan(type="topic", topic=settings, client={"bootstrap.servers": broker.bootstrap})
+    with pytest.raises(JobFailed) as refused:
+        bench.write(plan, large)
+    assert f'a record is too large for topic "{topic}"' in refused.value.failed.text
+    assert "sink.topic.options: {max.request.size: …}" in refused.value.failed.hints[0]
+
+
 def test_a_row_for_a_partition_that_the_topic_lacks_stops_the_batch_and_is_not_tried_again(
     bench: Bench, broker: KafkadProcess, on_broker: Kctl
 ) -> None:
