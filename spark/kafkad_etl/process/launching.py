@@ -293,6 +293,7 @@ def launch(
                     private.path,
                     environ,
                     submitting.java_options(plans, master, options, environ, environment.spark_home),
+                    secrets,
                 ),
                 start_new_session=True,
                 pass_fds=(private.lock, *inherited),

@@ -1,7 +1,7 @@
 """Builds spark-submit's command line and environment. Pure, and shown by `kctl etl plan`.
 
-Neither contains secrets, since others on the machine can see them. Settings whose values contain a secret reach the
-driver in the Plan, and it sets them before Spark starts.
+Neither contains secrets, since others can see them, but for an object store's keys, which its library looks for in the
+environment. Settings whose values contain a secret reach the driver in the Plan, and it sets them before Spark starts.
 """
 
 from __future__ import annotations
@@ -41,6 +41,13 @@ Java takes by itself for shorter pauses."""
 _MAY_SAY_COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b|--properties-file")
 _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """Variables by which users give Java options."""
+_READ = re.compile(
+    r"(?:AWS|HADOOP|HDFS|JAVA|JDK|KRB5|LC|PYSPARK|PYTHON|SPARK|YARN)_?\w*|_JAVA_OPTIONS|LD_LIBRARY_PATH|TMPDIR|TZ"
+    r"|HOME|LANG|LOGNAME|PATH|USER"
+)
+"""Variables that Spark, Java and their libraries look for."""
+_KCTLS = "KCTL_"
+"""Of kctl's variables, among which is its login; a job's is in the Plan."""
 _ONLY_AT_START = ("spark.driver.", "spark.jars", "spark.submit.", "spark.master")
 """Settings that only count before the driver's program runs."""
 
@@ -238,9 +245,16 @@ def java_options(
 
 
 def variables(
-    environment: Environment, master: str, directory: Path, environ: Mapping[str, str], java_options: str = ""
+    environment: Environment,
+    master: str,
+    directory: Path,
+    environ: Mapping[str, str],
+    java_options: str = "",
+    secrets: Iterable[str] = (),
 ) -> dict[str, str]:
     """Environment variables for spark-submit. `directory` is the run's private directory."""
+    known = {secret for secret in secrets if secret}
+    theirs = {name: value for name, value in environ.items() if _READ.fullmatch(name) or value not in known}
     ours = {
         **tool_variables(environment),
         "PYTHONPATH": joined(":", str(DRIVER.parents[2]), environ.get("PYTHONPATH", "")),
@@ -258,7 +272,7 @@ def variables(
     }
     if is_local(master):
         ours["SPARK_LOCAL_IP"] = "127.0.0.1"  # a host name that does not resolve would stop Spark
-    return {**environ, **ours}
+    return {name: value for name, value in theirs.items() if not name.startswith(_KCTLS)} | ours
 
 
 def joined(separator: str, *parts: str) -> str:

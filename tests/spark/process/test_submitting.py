@@ -98,6 +98,14 @@ def test_no_secret_is_on_the_command_line() -> None:
         command(ENVIRONMENT, a_job(conf), "local[2]", NO_OPTIONS, ["/s"], secrets=("geheim",))
 
 
+def test_no_secret_is_in_the_environment_but_what_spark_and_its_libraries_look_for_there() -> None:
+    kept = {"AWS_SECRET_ACCESS_KEY": "geheim", "HOME": "geheim", "SPARK_LOCAL_IP": "geheim", "PLAIN": "x", "EMPTY": ""}
+    given = {**kept, "PW": "geheim", "SAME": "geheim", "KCTL_PASSWORD": "x", "KCTL_TOKEN": "y"}
+    found = variables(ENVIRONMENT, "yarn", Path("/private"), given, secrets=("geheim", ""))
+    assert {name: found[name] for name in given if name in found} == kept
+    assert "PW" in variables(ENVIRONMENT, "yarn", Path("/private"), given)
+
+
 @pytest.mark.parametrize(
     "words",
     [
