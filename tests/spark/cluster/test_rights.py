@@ -1,11 +1,11 @@
-"""Rights that a job's user lacks, at a kafkad with an authorizer: each hint is a command that grants one."""
+"""Rights that a job's user lacks, at brokers with an authorizer: each hint is a command that grants one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,32 +18,47 @@ from kctl.reach.session import Session
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
-from tests.oracle.kafka import free_port
+from tests.oracle.kafka import Kafka, free_port, missing
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="sesame";'
 ID = "etl-orders-0123"
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkadProcess, int]]:
-    """With the port at which users log in."""
-    process, sasl = KafkadProcess(tmp_path_factory.mktemp("guarded")), free_port()
-    process.settings |= {
-        "listeners": f"PLAINTEXT://{process.bootstrap},SASL_PLAINTEXT://127.0.0.1:{sasl}",
+class Guarded(NamedTuple):
+    """The ports for whoever may do everything, and for users who log in."""
+
+    plain: int
+    sasl: int
+
+
+@pytest.fixture(scope="module", params=["kafkad", pytest.param("kafka", marks=pytest.mark.java)])
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    ports = Guarded(free_port(), free_port())
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports.plain},SASL_PLAINTEXT://127.0.0.1:{ports.sasl}",
+        "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:ANONYMOUS",
         "auto.create.topics.enable": "false",
     }
-    with process:
-        yield process, sasl
+    if request.param == "kafka" and (why := missing("3.9")):
+        pytest.skip(why)
+    started: KafkadProcess | Kafka
+    if request.param == "kafka":
+        started = Kafka("3.9", port=ports.plain, settings=settings, heap="384m")
+    else:
+        started = KafkadProcess(tmp_path_factory.mktemp("guarded"), settings)
+        started.port = ports.plain
+    with started:
+        yield ports
 
 
 @pytest.fixture
-def alice(guarded: tuple[KafkadProcess, int]) -> Iterator[Session]:
+def alice(guarded: Guarded) -> Iterator[Session]:
     access = Access(
-        bootstrap=(("127.0.0.1", guarded[1]),),
+        bootstrap=(("127.0.0.1", guarded.sasl),),
         security_protocol="SASL_PLAINTEXT",
         mechanism="PLAIN",
         username="alice",
@@ -54,8 +69,8 @@ def alice(guarded: tuple[KafkadProcess, int]) -> Iterator[Session]:
 
 
 @pytest.fixture
-def admin(kctl: Kctl, guarded: tuple[KafkadProcess, int]) -> Kctl:
-    return partial(kctl, "-b", guarded[0].bootstrap)
+def admin(kctl: Kctl, guarded: Guarded) -> Kctl:
+    return partial(kctl, "-b", f"127.0.0.1:{guarded.plain}")
 
 
 def followed(admin: Kctl, refused: EtlError) -> None:

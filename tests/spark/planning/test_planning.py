@@ -481,6 +481,11 @@ def test_a_sink_topic_has_to_exist_or_is_created_by_a_run_only(cluster: Cluster)
     cluster.kctl("topics", "delete", out, "-y")
 
 
+def test_a_run_that_writes_exactly_once_begins_where_there_are_no_acls(cluster: Cluster) -> None:
+    planned = cluster.run(sink=topic_sink(cluster.topic, delivery="exactly-once"))
+    assert cluster.plan(sink=topic_sink(cluster.topic)).plan.checkpoint_id == planned.plan.checkpoint_id
+
+
 def test_rows_that_keep_their_partition_need_a_topic_with_as_many(cluster: Cluster) -> None:
     out = f"{cluster.topic}-narrow"
     assert cluster.kctl("topics", "create", out, "-p", "1", "-y").code == 0
