@@ -31,7 +31,7 @@ from kafkad.broker.progress import RecoveryProgress
 from kafkad.broker.settings import Settings, max_open_files
 from kafkad.broker.starting import LinkFactory, Platform, identify, load
 from kafkad.broker.supervised import Supervised
-from kafkad.broker.takeover import tell_of_damage, tell_of_offline
+from kafkad.broker.takeover import tell_of_damage, tell_of_kept, tell_of_offline
 from kafkad.broker.thread_per_call import ThreadPerCall
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, ZooKeeperAddress
@@ -129,6 +129,7 @@ class Daemon:
             self._clock,
             on_failure=tell_of_offline,
             on_damage=tell_of_damage,
+            on_kept=tell_of_kept,
         )
         self._threads = DiskThreads.of_each(directory.path for directory in self._logs.directories)
         self._tls: BrokerTls | None = None

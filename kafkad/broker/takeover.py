@@ -299,6 +299,15 @@ def tell_of_damage(tp: TopicPartition, damage: Damage) -> None:
     log.log(logging.WARNING if damage.was_cut else logging.ERROR, "%s", damage.text(tp))
 
 
+def tell_of_kept(path: str, names: Sequence[str]) -> None:
+    log.warning(
+        "%s stays, for it holds what is of no partition: %s. Move that away, or the directory; a start removes what is "
+        "left of it",
+        path,
+        some(names),
+    )
+
+
 def tell_of_strays(logs: LogManager, metadata: MetadataCache, broker: int) -> None:
     """Names partitions on disk that are not this broker's in the cluster. They are left alone: they may be the only
     copy."""

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log import checkpoint, clean_stop, epochs
+from kafkad.log import checkpoint, clean_stop
 from kafkad.log.checkpoint import (
     CLEANED_OFFSETS,
     DAMAGED_OFFSETS,
@@ -25,7 +25,8 @@ from kafkad.log.files import Files, LogFile
 from kafkad.log.indexed import LOG
 from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
-from kafkad.log.names import Kind, PartitionName, base_of, parse_name
+from kafkad.log.names import Kind, PartitionName, parse_name
+from kafkad.log.partition_files import is_made_here
 from kafkad.log.segment import NOWHERE
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 
@@ -303,9 +304,7 @@ class LogDirectory:
 
     def _is_of_new_log(self, path: str, name: str) -> bool:
         """True of a file that a log without records has."""
-        if base_of(name) is None:
-            return name.removesuffix(".tmp") in (checkpoint.PARTITION_METADATA, epochs.FILE_NAME)
-        return not name.endswith(LOG) or self._files.is_empty(os.path.join(path, name))
+        return is_made_here(name) and (not name.endswith(LOG) or self._files.is_empty(os.path.join(path, name)))
 
     def _empty(self, path: str, names: list[str]) -> None:
         for name in names:

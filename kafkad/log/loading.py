@@ -24,11 +24,8 @@ from kafkad.log.files import Files, LogFile, may_pass
 from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
+from kafkad.log.partition_files import MOVED
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, some
-
-MOVED = "kafkad-moved"
-"""A file put into a replica before its finished copy in another log directory takes its place. Until the copy has its
-name it says nothing: a start that finds no other replica removes it."""
 
 ConfigFor = Callable[[str], LogConfig]
 IdOf = Callable[[str], TopicId]

@@ -35,7 +35,7 @@ from kafkad.log.loading import ConfigFor, IdOf, Loader, LoadingProgress, open_lo
 from kafkad.log.log import Log
 from kafkad.log.names import current_name, parse_name
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
-from kafkad.log.removal import DueRemoval, Removal
+from kafkad.log.removal import DueRemoval, OnKept, Removal
 from kafkad.log.retention import MOST_AT_ONCE
 from kafkad.log.settling import Writes
 from kafkad.model import NO_EPOCH
@@ -64,12 +64,13 @@ class LogManager:
         *,
         on_failure: OnFailure = lambda directory, lost: None,
         on_damage: OnDamage = lambda tp, damage: None,
+        on_kept: OnKept = lambda path, names: None,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> None:
         """`paths` is `log.dirs`; a path that is there twice counts once."""
         self.directories = [LogDirectory(path, files) for path in dict.fromkeys(map(os.path.abspath, paths))]
         self.logs: dict[TopicPartition, Log] = {}
-        self.removal = Removal(files)
+        self.removal = Removal(files, on_kept)
         self.strays: list[str] = []
         self.mended: list[str] = []
         self.on_failure = on_failure

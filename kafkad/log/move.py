@@ -19,10 +19,10 @@ from kafkad.log.copied import some_at_a_time
 from kafkad.log.deletion import delete_below_start
 from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import Files, LogFile, disk_errors, final_disk_errors
-from kafkad.log.loading import MOVED
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.names import LONGEST_NAME, current_name, future_name
+from kafkad.log.partition_files import MOVED
 from kafkad.log.truncation import Ahead, read_ahead, truncate_to
 from kafkad.names import TopicPartition
 from kafkad.turns import Pieces

@@ -5,19 +5,24 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.errors import StorageError
 from kafkad.log.files import Files, final_disk_errors
 from kafkad.log.names import Kind
+from kafkad.log.partition_files import is_made_here
 from kafkad.log.segment import SUFFIXES, Segment
 from kafkad.log.swap import DELETED
 
 _AGAIN_MS = 60_000
 _IN_USE = frozenset({errno.ENOTEMPTY, errno.EBUSY})
 """An NFS client keeps files that are open, under other names; or something is mounted there."""
+_KEPT_BY_NFS = ".nfs"
+
+OnKept = Callable[[str, Sequence[str]], None]
+"""Hears of a directory that stays, and what is in it. Called in the thread that removes."""
 
 
 class Doomed:
@@ -122,11 +127,12 @@ class Removal(Doomed):
     """Directories of partitions, by their paths. `remove` is for a thread, also for the files of logs; the rest belongs
     to the loop."""
 
-    __slots__ = ("_files",)
+    __slots__ = ("_files", "_on_kept")
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, on_kept: OnKept = lambda path, names: None) -> None:
         super().__init__()
         self._files = files
+        self._on_kept = on_kept
 
     def add(self, path: str, due_ms: int) -> None:
         self._due_ms[path] = due_ms
@@ -139,12 +145,16 @@ class Removal(Doomed):
         """Thread-safe; what has gone already is fine. False if something in it is in use; StorageError when the disk
         refuses.
 
-        Only what has Kafka's name for what is to go: whatever a mistake may put here, nothing else is removed.
+        Only what has Kafka's name for what is to go: whatever a mistake may put here, nothing else is removed. Nor is
+        what somebody has put into a directory, which stays then, until a start finds it again.
         """
         if not path.endswith((Kind.DELETED.value, DELETED)):
             raise ValueError(f"{path!r} does not wait for its removal")
         try:
-            self._remove(path, os.path.isdir(path) and not os.path.islink(path))
+            if os.path.isdir(path) and not os.path.islink(path):
+                self._remove_directory(path)
+            else:
+                self._unlink(path)
         except OSError as error:
             if error.errno in _IN_USE:
                 return False
@@ -152,17 +162,23 @@ class Removal(Doomed):
             raise StorageError(_log_directory(path), message) from error
         return True
 
-    def _remove(self, path: str, is_directory: bool) -> None:
-        """With all that anybody has put into a directory; of a link, the link alone."""
+    def _unlink(self, path: str) -> None:
+        """Of a link, the link alone."""
         with contextlib.suppress(FileNotFoundError):
-            if not is_directory:
-                self._files.unlink(path)
-                return
+            self._files.unlink(path)
+
+    def _remove_directory(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
             with os.scandir(path) as entries:
-                found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
-            for each in found:
-                self._remove(*each)
-            self._files.rmdir(path)
+                made = {entry.name: is_made_here(entry.name) and not entry.is_dir() for entry in entries}
+            kept = sorted(name for name, goes in made.items() if not goes and not name.startswith(_KEPT_BY_NFS))
+            for name, goes in made.items():
+                if goes:
+                    self._unlink(f"{path}/{name}")
+            if kept:
+                self._on_kept(path, kept)
+            else:
+                self._files.rmdir(path)
 
 
 def _log_directory(path: str) -> str:

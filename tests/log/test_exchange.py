@@ -16,8 +16,9 @@ from kafkad.errors import StorageError
 from kafkad.log.checkpoint import RECOVERY_POINTS
 from kafkad.log.files import Files, LogFile, may_pass
 from kafkad.log.fsync import OnDone, SharedFsync
-from kafkad.log.loading import MOVED, DuplicatePartitionError
+from kafkad.log.loading import DuplicatePartitionError
 from kafkad.log.move import Moves
+from kafkad.log.partition_files import MOVED
 from kafkad.log.producers import DuplicateBatch
 from kafkad.names import TopicPartition
 from tests.full_disk import FullDisk

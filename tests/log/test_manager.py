@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -381,21 +382,43 @@ def test_a_directory_that_is_in_the_way_of_a_new_partition_is_no_fault_of_the_di
     manager.close()
 
 
-def test_a_deleted_partition_goes_with_what_somebody_has_put_into_it(disks: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_deleted_partition_goes_without_what_somebody_has_put_into_it(
+    disks: tuple[Path, Path], tmp_path: Path
+) -> None:
     clock = FakeClock()
-    manager = started(disks[0], clock=clock)
-    append(manager.create(T0, TOPIC_ID, CONFIG), 3)
+    told: list[tuple[str, Sequence[str]]] = []
+    options = {"clock": clock, "on_kept": lambda path, names: told.append((path, names))}
+    manager = started(disks[0], **options)
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log, 30)
     kept = tmp_path / "elsewhere"
     kept.mkdir()
     (kept / "file").touch()
-    backup = disks[0] / "t-0" / "backup"
-    (backup / "deeper").mkdir(parents=True)
-    (backup / "deeper" / "copy").touch()
-    (backup / "link").symlink_to(kept)
+    partition = disks[0] / "t-0"
+    (partition / "backup").mkdir()
+    (partition / "backup" / "00000000000000000000.log").touch()
+    (partition / "00000000000000000000.tar.gz").touch()
+    (partition / "00000000000000000000.index.deleted").touch()
+    (partition / "00000000000000000777.log").symlink_to(kept)
     manager.delete(T0)
     clock.advance(60_000)
     [due] = manager.due_removals(*manager.directories)
     assert manager.removal.remove(due.path)
+    stays = ["00000000000000000000.tar.gz", "00000000000000000777.log", "backup"]
+    assert sorted(os.listdir(due.path)) == stays
+    due.was_tried(due.path, clock.now_ms(), is_gone=True)
+    clock.advance(3_600_000)
+    assert manager.due_removals(*manager.directories) == []
+    manager.close()
+    manager = started(disks[0], **options)
+    clock.advance(60_000)
+    [again] = manager.due_removals(*manager.directories)
+    assert manager.removal.remove(again.path)
+    assert told == [(due.path, stays)] * 2
+    shutil.rmtree(f"{due.path}/backup")
+    for name in stays[:2]:
+        os.unlink(f"{due.path}/{name}")
+    assert manager.removal.remove(again.path)
     assert not os.path.exists(due.path)
     link = disks[0] / "t-1.0123456789abcdef0123456789abcdef-delete"
     link.symlink_to(kept)

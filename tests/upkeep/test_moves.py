@@ -18,10 +18,10 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.checkpoint import CLEANED_OFFSETS
 from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import Files
-from kafkad.log.loading import MOVED
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.move import Mark, Moved, Moves, Step
+from kafkad.log.partition_files import MOVED
 from kafkad.log.segment import Segment
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
