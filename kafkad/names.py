@@ -17,6 +17,7 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 """The topics in which coordinators keep their state; clients are told, and may not delete records there."""
 MAX_TOPIC_NAME = 249
+MAX_PARTITION = 2**31 - 1
 METADATA_FILE = "kafkad-metadata.journal"
 """The embedded store. A plain file, so that a real Kafka started on the same log directory passes over it."""
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")

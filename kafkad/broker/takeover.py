@@ -15,7 +15,7 @@ from kafkad.config import Config
 from kafkad.controller.adoption import AdoptedTopic, adopt, lead_no_earlier
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.producer_ids import pass_over_known
-from kafkad.log.checkpoint import META_PROPERTIES
+from kafkad.log.checkpoint import META_PROPERTIES, PARTITION_METADATA
 from kafkad.log.damage import Damage
 from kafkad.log.deletion import outlives_retention
 from kafkad.log.directories import LogDirectory
@@ -287,6 +287,16 @@ def tell_of_mended(logs: LogManager) -> None:
             "a crash had left %d partitions without a topic id; it was taken from the metadata store and written to %s",
             len(logs.mended),
             some(logs.mended),
+        )
+
+
+def tell_of_foreign(logs: LogManager) -> None:
+    if logs.foreign:
+        log.warning(
+            "these directories have names as of partitions, and hold none: they have neither %s nor a segment, or no "
+            "topic can be named so. They are left alone; move them out of the log directories: %s",
+            PARTITION_METADATA,
+            some(logs.foreign),
         )
 
 

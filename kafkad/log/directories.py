@@ -26,9 +26,9 @@ from kafkad.log.indexed import LOG
 from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, PartitionName, parse_name
-from kafkad.log.partition_files import is_made_here
+from kafkad.log.partition_files import hold_a_partition, is_made_here
 from kafkad.log.segment import NOWHERE
-from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.names import MAX_PARTITION, NO_TOPIC_ID, TopicPartition, name_problem
 
 _CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS, DAMAGED_OFFSETS)
 _ROOM = 1 << 20
@@ -191,7 +191,18 @@ class LogDirectory:
 
     def current_partitions(self) -> list[TopicPartition]:
         """Those that are neither deleted nor on their way here."""
-        return [name.topic_partition for _, name in self.partitions() if name.kind is Kind.CURRENT]
+        current = [found for found in self.partitions() if found.name.kind is Kind.CURRENT]
+        return [found.name.topic_partition for found in current if self.holds_a_partition(found)]
+
+    def holds_a_partition(self, found: FoundPartition) -> bool:
+        """False for an operator's own directory that has a partition's name, such as `backup-2024`. StorageError."""
+        topic, partition = found.name.topic_partition
+        if name_problem(topic) is not None or partition > MAX_PARTITION:
+            return False
+        try:
+            return hold_a_partition(self._files.listdir(found.path))
+        except OSError as error:
+            raise self.storage_error(f"listing {found.path}", error) from error
 
     def all_logs(self) -> Iterator[tuple[TopicPartition, Log]]:
         return chain(self.logs.items(), self.futures.items())

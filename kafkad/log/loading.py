@@ -77,6 +77,8 @@ class Loader:
         self._recovered_in: set[LogDirectory] = set()
         self.deleted: list[str] = []
         self.strays: list[str] = []
+        self.foreign: list[str] = []
+        """Directories of topics that nobody knows, with names of partitions and none in them."""
         self.mended: list[str] = []
 
     def load(self, config_for: ConfigFor) -> None:
@@ -177,6 +179,9 @@ class Loader:
         config = config_for(topic_partition.topic)
         try:
             log = self._reopen(directory, partition, config)
+            if log is None and self._is_foreign(directory, partition):
+                self.foreign.append(partition.path)
+                return
             if log is None:
                 log = open_log(
                     directory,
@@ -223,6 +228,12 @@ class Loader:
         log = Log(loaded, partition.path, config, self._files, self._clock, tp, topic_id)
         log.cleaned_until = directory.checkpointed(CLEANED_OFFSETS, tp)
         return log
+
+    def _is_foreign(self, directory: LogDirectory, partition: FoundPartition) -> bool:
+        topic_partition, kind = partition.name
+        if kind is not Kind.CURRENT or self._id_of(topic_partition.topic) != NO_TOPIC_ID:
+            return False
+        return not directory.holds_a_partition(partition)
 
     def _topic_id(self, directory: LogDirectory, partition: FoundPartition) -> TopicId:
         """The topic id from `partition.metadata`, or else from the metadata store."""

@@ -72,6 +72,7 @@ class LogManager:
         self.logs: dict[TopicPartition, Log] = {}
         self.removal = Removal(files, on_kept)
         self.strays: list[str] = []
+        self.foreign: list[str] = []
         self.mended: list[str] = []
         self.on_failure = on_failure
         self.on_damage = on_damage
@@ -157,6 +158,7 @@ class LogManager:
         )
         loader.load(config_for)
         self.strays = loader.strays
+        self.foreign = loader.foreign
         self.mended = loader.mended
         for path in loader.deleted:
             self._remove_later(path, config_for)

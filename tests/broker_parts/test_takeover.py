@@ -11,7 +11,7 @@ import pytest
 
 from kafkad.broker.identity import StartError, claim_directories
 from kafkad.broker.stored_topics import StoredTopics
-from kafkad.broker.takeover import pass_over_known_producers, refuse_partial_adoption, take_over
+from kafkad.broker.takeover import pass_over_known_producers, refuse_partial_adoption, take_over, tell_of_foreign
 from kafkad.config import Config as BrokerConfig
 from kafkad.config import LogConfig
 from kafkad.config import load as load_config
@@ -258,6 +258,52 @@ def test_nothing_is_adopted_while_a_log_directory_is_offline(tmp_path: Path) -> 
     with logs_in(one, two) as logs:
         taken_over(store, logs)
     assert sorted(topic(store, "a").partitions) == [0, 1]
+
+
+SEGMENT = "00000000000000000000.log"
+
+
+def test_a_directory_that_is_only_named_like_a_partition_is_left_alone_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = new_store()
+    written_by_others(tmp_path, (A0, A))
+    foreign = {"backup-2024": "kafka.tar.gz", "a b-0": SEGMENT, "old-7": None, f"big-{2**31}": SEGMENT}
+    for name, file in foreign.items():
+        (tmp_path / name).mkdir()
+        if file is not None:
+            (tmp_path / name / file).touch()
+    with locked(tmp_path) as before:
+        assert before.directories[0].current_partitions() == [A0]
+    with logs_in(tmp_path) as logs:
+        tell_of_foreign(logs)
+        assert taken_over(store, logs) == {}
+    assert names(store) == ["a"]
+    for name, file in foreign.items():
+        assert [path.name for path in (tmp_path / name).iterdir()] == [file] * (file is not None)
+    [told] = [record.message for record in caplog.records if "hold none" in record.message]
+    assert sorted(told.rpartition(": ")[2].split(", ")) == sorted(str(tmp_path / name) for name in foreign)
+
+
+@pytest.mark.parametrize("file", [SEGMENT, "partition.metadata"])
+def test_a_segment_or_an_id_makes_a_partition(tmp_path: Path, file: str) -> None:
+    store = new_store()
+    (tmp_path / "a-0").mkdir()
+    (tmp_path / "a-0" / file).touch()
+    with logs_in(tmp_path) as logs:
+        assert logs.foreign == []
+        taken_over(store, logs)
+    assert names(store) == ["a"]
+
+
+def test_a_known_partition_that_a_crash_has_left_without_any_file_is_opened(tmp_path: Path) -> None:
+    """Its checkpoints say what it had."""
+    (tmp_path / "a-0").mkdir()
+    logs = LogManager([str(tmp_path)], NoSync(), FakeClock())
+    logs.lock()
+    logs.load(lambda topic: LogConfig(), id_of=lambda topic: A)
+    assert (list(logs.logs), logs.foreign) == ([A0], [])
+    logs.close()
 
 
 # Before the directories are claimed
