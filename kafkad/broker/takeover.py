@@ -75,7 +75,7 @@ async def take_over(
     the same names, and later leader epochs. `stored` are the topics that it has.
 
     Returns topics that were not adopted, with a directory of each. StartError where there are partitions to be adopted,
-    and a log directory is offline that may have more of them.
+    and a log directory is offline that may have more of them; and where a store without topics cannot get all of them.
     """
     here = [*logs.logs, *logs.broken]
     states = dict(zip(here, await store.get_many([Partition.path(*tp) for tp in here]), strict=True))
@@ -84,11 +84,15 @@ async def take_over(
     made_again = {each.name for each in found if each.name not in deleting and _is_made_again(each, stored)}
     unknown = sorted(tp for tp, state in states.items() if state is None or tp.topic in made_again)
     names = {tp.topic for tp in unknown} - {*deleting}
-    topics = _to_adopt(logs, config, [each for each in found if each.name in names], stored, made_again)
+    topics, refused = _to_adopt(logs, config, [each for each in found if each.name in names], stored, made_again)
     adopted = {topic.name for topic in topics}
     adopting = [tp for tp in unknown if tp.topic in adopted]
     _refuse_offline(logs.directories, adopting)
     _refuse_unopened(logs, adopting)
+    if refused and not stored:
+        raise StartError("; ".join(refused))
+    for reason in refused:
+        log.error("%s", reason)
     if await _would_be_open(store, config, adopting):
         what = (
             f"{_to_be_adopted(adopting)}, without the ACLs of their cluster: with allow.everyone.if.no.acl.found=true"
@@ -129,8 +133,9 @@ def _to_adopt(
     found: Sequence[TopicOnDisk],
     stored: Mapping[str, Topic | None],
     made_again: Collection[str],
-) -> list[AdoptedTopic]:
-    """Those of the topics with unknown partitions that can be told from others by their ids.
+) -> tuple[list[AdoptedTopic], list[str]]:
+    """Those of the topics with unknown partitions that can be told from others by their ids; and why others are not
+    adopted.
 
     What their settings were is not known, and retention must not begin with records that they protected.
     """
@@ -140,23 +145,41 @@ def _to_adopt(
         *((topic.name, topic_id) for topic in found for topic_id in topic.topic_ids),
     ):
         names.setdefault(topic_id, set()).add(name)
-    adopted = []
+    adopted, refused = [], []
     for topic in found:
         if topic.name in stored and stored[topic.name] is None:
             continue  # it cannot be read
         known = None if topic.name in made_again else stored.get(topic.name)
         topic_ids = {*topic.topic_ids, *([] if known is None else [known.topic_id])} - {NO_TOPIC_ID}
-        ids = ", ".join(sorted(map(id_text, topic_ids)))
         others = sorted(set().union(*(names[topic_id] for topic_id in topic_ids)) - {topic.name})
         if len(topic_ids) > 1:
-            log.error(
-                "%s is not adopted: its partitions are of several topics of that name, with ids %s", topic.name, ids
-            )
+            refused.append(_of_several_topics(logs, topic, known))
         elif others:
-            log.error("%s is not adopted: its id, %s, is that of %s as well", topic.name, ids, some(others))
+            refused.append(_is_a_copy(logs, topic.name, others))
         elif known is None or not known.partitions.keys() >= set(topic.partitions):
             adopted.append(_adopted(logs, topic, known, config, replaces=topic.name in made_again))
-    return adopted
+    return adopted, refused
+
+
+def _of_several_topics(logs: LogManager, found: TopicOnDisk, known: Topic | None) -> str:
+    partitions = [TopicPartition(found.name, number) for number in found.partitions]
+    first = {logs.topic_id(tp): logs.path_of(tp) for tp in reversed(partitions)}
+    places = ", ".join(sorted(f"{first[topic_id]} with id {id_text(topic_id)}" for topic_id in found.topic_ids))
+    stored = "" if known is None else f"; that of the metadata store has {id_text(known.topic_id)}"
+    return (
+        f"{found.name} is not adopted: its partitions are of several topics of that name: {places}{stored}. Move those "
+        "away that you do not need, and start again"
+    )
+
+
+def _is_a_copy(logs: LogManager, name: str, others: Sequence[str]) -> str:
+    """`others` are topics with the same id: `orders-0-2024`, a copy of `orders-0`, would be one named `orders-0`."""
+    first = {tp.topic: tp for tp in sorted((*logs.logs, *logs.broken), reverse=True)}
+    places = [logs.path_of(first[each]) if each in first else f"topic {each} in the metadata store" for each in others]
+    return (
+        f"{name} is not adopted: {logs.path_of(first[name])} has the same topic id as {some(places)}. Move away the "
+        "one that is the copy, and start again"
+    )
 
 
 def _tell_of_adopted(topics: Sequence[AdoptedTopic]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,7 @@ from kafkad.meta.security_znodes import Acls
 from kafkad.meta.store import ensure_path
 from kafkad.meta.znodes import TOPICS, Config, Partition, ProducerIdBlock, Topic, TopicDeletion
 from kafkad.model import PartitionState
-from kafkad.names import GROUPS_TOPIC, TopicPartition
+from kafkad.names import GROUPS_TOPIC, TopicPartition, id_text
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.fakes import FakeClock
 from tests.one_broker import CLUSTER_ID, NoSync
@@ -198,6 +199,23 @@ def test_nothing_is_adopted_of_another_topic_of_that_name_nor_of_one_that_is_to_
     assert [sorted(topic(store, name).partitions) for name in ("a", "b")] == [[0], [0]]
     told = [record.message for record in caplog.records if "not adopted" in record.message]
     assert [text.split()[0] for text in told] == ["a", "c", "copied"]
+    assert f": {tmp_path}/c-0 with id {id_text(A)}, {tmp_path}/c-1 with id {id_text(B)}. Move those away" in told[1]
+    assert f"{tmp_path}/copied-0 has the same topic id as {tmp_path}/a-1, {tmp_path}/c-0. Move away the one" in told[2]
+
+
+def test_a_first_start_with_a_copy_of_a_partition_is_refused(tmp_path: Path) -> None:
+    store = new_store()
+    written_by_others(tmp_path, (A0, A), (B0, B))
+    copy = tmp_path / "a-0-20241130"
+    shutil.copytree(tmp_path / "a-0", copy)
+    with logs_in(tmp_path) as logs, pytest.raises(StartError) as refused:
+        taken_over(store, logs)
+    assert f"{tmp_path}/a-0 has the same topic id as {copy}. Move away the one that is the copy" in str(refused.value)
+    assert not names(store)
+    shutil.rmtree(copy)
+    with logs_in(tmp_path) as logs:
+        taken_over(store, logs)
+    assert names(store) == ["a", "b"]
 
 
 def test_a_partition_that_cannot_be_opened_is_adopted_in_its_leader_epoch(tmp_path: Path) -> None:
