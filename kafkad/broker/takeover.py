@@ -29,6 +29,7 @@ from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, 
 
 log = logging.getLogger(__name__)
 
+_FEW_MISSING, _MOST_MISSING, _MOST_MISSING_FOR_EACH = 100, 3_000, 10
 _KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -156,9 +157,21 @@ def _to_adopt(
             refused.append(_of_several_topics(logs, topic, known))
         elif others:
             refused.append(_is_a_copy(logs, topic.name, others))
+        elif _lacks_too_many(there := {*topic.partitions, *({} if known is None else known.partitions)}):
+            path = logs.path_of(TopicPartition(topic.name, topic.partitions[-1]))
+            refused.append(
+                f"{topic.name} is not adopted: only {len(there)} of partitions 0 to {max(there)} are there. Move "
+                f"{path} away, if that is none of them; or put the others there, and start again"
+            )
         elif known is None or not known.partitions.keys() >= set(topic.partitions):
             adopted.append(_adopted(logs, topic, known, config, replaces=topic.name in made_again))
     return adopted, refused
+
+
+def _lacks_too_many(there: Collection[int]) -> bool:
+    """True if the numbers are hardly those of a topic's partitions: `orders-20241130` is named by its date."""
+    missing = max(there) + 1 - len(there)
+    return missing > _FEW_MISSING and missing > min(_MOST_MISSING, _MOST_MISSING_FOR_EACH * len(there))
 
 
 def _of_several_topics(logs: LogManager, found: TopicOnDisk, known: Topic | None) -> str:

@@ -324,6 +324,42 @@ def test_a_known_partition_that_a_crash_has_left_without_any_file_is_opened(tmp_
     logs.close()
 
 
+@pytest.mark.parametrize(
+    ("there", "stored", "is_adopted"),
+    [
+        ([100], 0, True),
+        ([101], 0, False),
+        ([*range(10), 109], 0, True),
+        ([*range(10), 121], 0, False),
+        ([0, 101], 10, True),
+        ([0, 121], 10, False),
+        ([0, 20_241_130], 400, False),
+        ([2**31 - 1], 0, False),
+    ],
+)
+def test_a_partition_far_behind_the_others_is_not_adopted(
+    tmp_path: Path, there: Sequence[int], stored: int, is_adopted: bool
+) -> None:
+    """Each partition that is missing would be made."""
+    store = new_store()
+    if stored:
+        adopted_before(store, (TopicPartition("a", stored - 1), A))
+    for number in there:
+        (tmp_path / f"a-{number}").mkdir()
+        (tmp_path / f"a-{number}" / "partition.metadata").write_text(f"version: 0\ntopic_id: {id_text(A)}")
+    with logs_in(tmp_path) as logs:
+        if is_adopted:
+            assert not taken_over(store, logs)
+            assert len(topic(store, "a").partitions) == max(there) + 1
+        elif stored:
+            assert taken_over(store, logs) == {"a": f"{tmp_path}/a-{there[-1]}"}
+            assert len(topic(store, "a").partitions) == stored
+        else:
+            with pytest.raises(StartError, match=f"Move {tmp_path}/a-{there[-1]} away"):
+                taken_over(store, logs)
+            assert not names(store)
+
+
 # Before the directories are claimed
 
 
