@@ -111,7 +111,7 @@ async def _identify(platform: Platform, settings: Settings, limits: ConnectionLi
     cluster = await cluster_id(store, known_cluster)
     broker = await choose_broker_id(store, settings.config, known_broker)
     if platform.links is None:
-        await refuse_partial_adoption(store, cluster, broker, logs.directories)
+        await refuse_partial_adoption(store, cluster, broker, logs.directories, settings.config.metadata_dir)
     await claim_directories(store, logs, cluster, broker)
     if settings.static.value("password.encoder.old.secret"):
         await encrypt_anew(store, broker, settings.static)

@@ -6,13 +6,14 @@ A stopped Kafka has left it, or has written it since; or an older copy of the st
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kafkad.broker.identity import StartError
 from kafkad.broker.stored_topics import StoredTopics
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import Config
-from kafkad.controller.adoption import AdoptedTopic, adopt, lead_no_earlier
+from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics, lead_no_earlier
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.producer_ids import pass_over_known
 from kafkad.log.checkpoint import META_PROPERTIES, PARTITION_METADATA
@@ -34,13 +35,14 @@ _KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 async def refuse_partial_adoption(
-    store: MetaStore, cluster_id: str, broker: int, directories: Sequence[LogDirectory]
+    store: MetaStore, cluster_id: str, broker: int, directories: Sequence[LogDirectory], metadata_dir: str
 ) -> None:
     """StartError where partitions would be adopted while others of them may be out of sight, or with deleted ones.
     ForeignDirectoryError where a directory is another's.
 
     To be called before the directories are claimed, which would make new ones of those that are not mounted. A topic is
-    not deleted while a directory of this broker is offline; of others nothing is known.
+    not deleted while a directory of this broker is offline; of others nothing is known. Nor is it, where an earlier
+    kafkad has not stored which were this broker's, of any but the one in which the store is.
     """
     known = await _known_directories(store, broker)
     sound = [each for each in directories if each.failure is None]
@@ -56,8 +58,12 @@ async def refuse_partial_adoption(
                 "mounted? Mount it and start again. If the disk is a new one, leave it out of log.dirs at this start, "
                 "and add it at the next one"
             )
+    if known or await has_topics(store):
+        there_before = known or (os.path.abspath(metadata_dir),)
+    else:
+        there_before = [each.path for each in directories]
     for directory in sound:
-        if not known or directory.path in known:
+        if directory.path in there_before:
             continue
         unknown = await _unknown(store, directory.current_partitions())
         if unknown:

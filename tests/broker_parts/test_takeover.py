@@ -116,8 +116,10 @@ def names(store: EmbeddedSession) -> list[str]:
 
 
 def check(store: EmbeddedSession, *directories: Path) -> None:
+    """The first is that of the metadata store."""
     with locked(*directories) as logs:
-        asyncio.run(refuse_partial_adoption(store, CLUSTER_ID, BROKER, logs.directories))
+        first = str(directories[0])
+        asyncio.run(refuse_partial_adoption(store, CLUSTER_ID, BROKER, logs.directories, metadata_dir=first))
 
 
 def refusal(store: EmbeddedSession, *directories: Path) -> str:
@@ -389,6 +391,20 @@ def test_a_directory_that_was_away_brings_no_deleted_topic_back(tmp_path: Path) 
         check(store, used, away)
     properties.write_text(whole)
     assert refusal(store, used, away).startswith(f"{away} has partitions that the metadata store does not know: b-0.")
+    adopted_before(store, (B0, B))
+    check(store, used, away)
+
+
+def test_no_deleted_topic_comes_back_by_an_upgrade_from_a_release_that_stored_no_directories(tmp_path: Path) -> None:
+    """It has left partitions alone that it did not know. Such of the store's own directory are of no deleted topics."""
+    store = new_store()
+    used, away = tmp_path / "used", tmp_path / "away"
+    written_by_others(used, (A0, A), (A1, A))
+    written_by_others(away, (B0, B))
+    adopted_before(store, (A0, A))
+    check(store, used)
+    assert refusal(store, used, away).startswith(f"{away} has partitions that the metadata store does not know: b-0.")
+    assert refusal(store, away, used).startswith(f"{used} has partitions that the metadata store does not know: a-1.")
     adopted_before(store, (B0, B))
     check(store, used, away)
 
