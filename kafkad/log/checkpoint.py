@@ -56,6 +56,10 @@ class CheckpointError(ValueError):
         self.path = path
 
 
+class KraftError(CheckpointError):
+    """Of a log directory of a Kafka in KRaft mode, which is not taken over."""
+
+
 def _read_lines(path: str, files: Files) -> list[str] | None:
     try:
         return files.read(path).decode().splitlines()
@@ -145,7 +149,7 @@ class MetaProperties:
 
 
 def read_meta_properties(path: str, files: Files) -> MetaProperties | None:
-    """CheckpointError also for the directory of a Kafka in KRaft mode, which this broker cannot take over."""
+    """KraftError for the directory of a Kafka in KRaft mode, which this broker cannot take over."""
     lines = _read_lines(path, files)
     if lines is None:
         return None
@@ -161,7 +165,7 @@ def read_meta_properties(path: str, files: Files) -> MetaProperties | None:
     if version == "1":
         node = properties.get("node.id", "?")
         found = f"version 1 is of a Kafka in KRaft mode (node.id={node})"
-        raise CheckpointError(path, line_of["version"], found, KRAFT_REMEDY)
+        raise KraftError(path, line_of["version"], found, KRAFT_REMEDY)
     if version != "0":
         raise CheckpointError(path, line_of.get("version", 1), f"version {version} where 0 was expected")
     if "broker.id" not in properties:

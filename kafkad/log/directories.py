@@ -87,7 +87,8 @@ class LogDirectory:
     # --- who may use it
 
     def acquire(self) -> None:
-        """Create and lock it, and read whose it is. DirectoryLockedError, CheckpointError or StorageError."""
+        """Create and lock it, and read whose it is. DirectoryLockedError, CheckpointError or StorageError.
+        ForeignDirectoryError for one of a Kafka in KRaft mode: beside its topics, a new cluster would begin."""
         try:
             self._files.make_directories(self.path)
             lock = self._files.open_log_file(self._file(LOCK), os.O_RDWR | os.O_CREAT)
@@ -104,8 +105,13 @@ class LogDirectory:
         self._lock, self._names = lock, names
         try:
             self.meta = checkpoint.read_meta_properties(self._file(checkpoint.META_PROPERTIES), self._files)
+        except checkpoint.KraftError as error:
+            raise ForeignDirectoryError(str(error)) from None
         except OSError as error:
             raise self.storage_error(f"reading {self._file(checkpoint.META_PROPERTIES)}", error) from error
+        kraft = self._file(checkpoint.KRAFT_METADATA)
+        if os.path.exists(kraft):
+            raise ForeignDirectoryError(f"{kraft} is of a Kafka in KRaft mode. {checkpoint.KRAFT_REMEDY}.")
 
     def release(self) -> None:
         self._lock = self._names = None
@@ -138,9 +144,6 @@ class LogDirectory:
 
     def refuse_foreign(self, cluster_id: str, broker_id: int) -> None:
         """ForeignDirectoryError if it is another's."""
-        kraft = self._file(checkpoint.KRAFT_METADATA)
-        if os.path.exists(kraft):
-            raise ForeignDirectoryError(f"{kraft} is of a Kafka in KRaft mode. {checkpoint.KRAFT_REMEDY}.")
         meta, path = self.meta, self._file(checkpoint.META_PROPERTIES)
         if meta is None:
             return

@@ -93,7 +93,8 @@ class LogManager:
     # --- start
 
     def lock(self) -> None:
-        """Take possession of every directory. DirectoryLockedError; NoLogDirectoryError if none can be used."""
+        """Take possession of every directory. DirectoryLockedError; ForeignDirectoryError for one of a Kafka in KRaft
+        mode; NoLogDirectoryError if none can be used."""
         for directory in self.directories:
             try:
                 directory.acquire()

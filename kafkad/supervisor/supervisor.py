@@ -17,7 +17,7 @@ from kafkad.clock import SystemClock
 from kafkad.config import Config
 from kafkad.config.several import settings_of
 from kafkad.exit_status import BAD_CONFIGURATION, FAILED
-from kafkad.log.checkpoint import META_PROPERTIES, CheckpointError, MetaProperties, read_meta_properties
+from kafkad.log.checkpoint import META_PROPERTIES, CheckpointError, KraftError, MetaProperties, read_meta_properties
 from kafkad.log.files import Files
 from kafkad.meta.embedded import EmbeddedStore, lost_store
 from kafkad.meta.journal import JournalError
@@ -70,9 +70,10 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # which may have come already
         try:
             health = await self._serve_http()
+            known = self._identities()
             self._store = store = self._open_store()
             try:
-                return await self._supervise(store, await self._first_id(store))
+                return await self._supervise(store, await self._first_id(store, known))
             finally:
                 await store.close()
                 if health is not None:
@@ -150,13 +151,15 @@ class Supervisor:
 
     def _identities(self) -> list[MetaProperties]:
         """Those of directories that have been used before. What is wrong with one that does not tell its own broker
-        says, unless no other tells."""
+        says, unless no other tells. CannotStart for one of a Kafka in KRaft mode."""
         known: list[MetaProperties] = []
         unreadable: list[str] = []
         for path in self._config.log_dirs:
             file = os.path.join(path, META_PROPERTIES)
             try:
                 meta = read_meta_properties(file, Files())
+            except KraftError as error:
+                raise CannotStart(str(error)) from error
             except (OSError, CheckpointError) as error:
                 unreadable.append(f"{file}: {error.strerror}" if isinstance(error, OSError) else str(error))
             else:
@@ -165,9 +168,8 @@ class Supervisor:
             raise CannotStart(unreadable[0])
         return known
 
-    async def _first_id(self, store: EmbeddedStore) -> int:
+    async def _first_id(self, store: EmbeddedStore, known: Sequence[MetaProperties]) -> int:
         """The id that is set, or that of the broker whose directories these have been, or 0."""
-        known = self._identities()
         session = store.session()
         if known and await session.exists(ClusterId.PATH) is None:
             raise CannotStart(

@@ -49,13 +49,21 @@ def test_directories_of_another_cluster_or_broker_are_refused(disks: tuple[Path,
             directory.release()
 
 
-def test_a_directory_of_a_kafka_in_kraft_mode_is_refused_whatever_its_meta_properties_say(tmp_path: Path) -> None:
-    started(tmp_path).close()
-    (tmp_path / "__cluster_metadata-0").mkdir()
-    manager = LogManager([str(tmp_path)], Files(), FakeClock())
-    manager.lock()
-    with pytest.raises(ForeignDirectoryError, match="__cluster_metadata-0 is of a Kafka in KRaft mode"):
-        manager.claim("cluster", 1)
+@pytest.mark.parametrize(("name", "content"), [("__cluster_metadata-0", None), ("meta.properties", "version=1\n")])
+@pytest.mark.parametrize("others", [[], ["new"]])
+def test_a_directory_of_a_kafka_in_kraft_mode_ends_the_start(
+    tmp_path: Path, name: str, content: str | None, others: list[str]
+) -> None:
+    """Left out as one that is offline, it would have a new cluster begin in another one, and without its topics."""
+    kraft = tmp_path / "kraft"
+    started(kraft).close()
+    if content is None:
+        (kraft / name).mkdir()
+    else:
+        (kraft / name).write_text(content)
+    manager = LogManager([str(tmp_path / each) for each in (*others, "kraft")], Files(), FakeClock())
+    with pytest.raises(ForeignDirectoryError, match=f"{kraft}/{name}.* is of a Kafka in KRaft mode"):
+        manager.lock()
     for directory in manager.live:
         directory.release()
 

@@ -314,6 +314,18 @@ def test_a_directory_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
     assert f"cannot start: {whole / META_PROPERTIES}, line 1: " in host.log
 
 
+def test_a_directory_of_a_kafka_in_kraft_mode_ends_the_start_before_there_is_a_store(tmp_path: Path) -> None:
+    new, kraft = tmp_path / "new", tmp_path / "kraft"
+    kraft.mkdir()
+    (kraft / META_PROPERTIES).write_text("version=1\nnode.id=3\n")
+    host = Host(tmp_path, 2, {"broker.id": "", "log.dirs": f"{new},{kraft}"})
+    host.start(wait=False)
+    assert host.process is not None
+    assert host.process.wait(20) == 1
+    assert "of a Kafka in KRaft mode" in host.log
+    assert not list(tmp_path.rglob(METADATA_FILE))
+
+
 def test_directories_of_kafka_are_adopted_by_one_broker_first(tmp_path: Path) -> None:
     single = KafkadProcess(tmp_path)
     with single:
