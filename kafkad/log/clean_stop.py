@@ -27,7 +27,8 @@ from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 from kafkad.wire.crc import crc32c
 
 FILE_NAME = ".kafkad_cleanshutdown"
-_VERSION = 1
+_VERSION = 2
+"""The first one described logs with files that wait for their removal, which no start finds then."""
 _WATCHED = ("", f"/{EPOCHS}", f"/{PARTITION_METADATA}")
 """The directory of a log, whose stamp changes with every name in it, and the files that need not be read."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import KafkaError
+from kafkad.log import clean_stop
 from kafkad.log.checkpoint import CLEAN_SHUTDOWN, PARTITION_METADATA, RECOVERY_POINTS, START_OFFSETS
 from kafkad.log.clean_stop import FILE_NAME
 from kafkad.log.deletion import delete_old_segments
@@ -121,6 +122,21 @@ def test_files_that_wait_for_their_removal_at_a_stop_go_at_the_start(disks: tupl
     assert list((disks[0] / "t-0").glob("*.deleted"))
     assert load(disks[0]).logs[T0].start_offset == 50
     assert not list((disks[0] / "t-0").glob("*.deleted"))
+
+
+def test_that_of_a_release_which_described_logs_with_such_files_is_not_believed(
+    disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(clean_stop, "_VERSION", 1)
+        stopped(disks[0])
+    files = WatchedFiles()
+    manager = load(disks[0], files)
+    assert str(disks[0] / "t-0") in files.of_partitions()
+    manager.close()
+    files = WatchedFiles()
+    load(disks[0], files)
+    assert str(disks[0] / "t-0") not in files.of_partitions(), "that was the only such start"
 
 
 def test_after_a_clean_stop_no_file_of_an_unchanged_log_is_read(disks: tuple[Path, Path]) -> None:
