@@ -21,7 +21,7 @@ from kafkad.log.checkpoint import (
 )
 from kafkad.log.checkpoint_file import CheckpointFile
 from kafkad.log.clean_stop import StoppedLog
-from kafkad.log.files import Files, LogFile
+from kafkad.log.files import Files, LogFile, failure
 from kafkad.log.indexed import LOG
 from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
@@ -384,7 +384,7 @@ class LogDirectory:
             return False
 
     def storage_error(self, doing: str, error: OSError) -> StorageError:
-        return StorageError(self.path, f"log directory {self.path}: {doing}: {error.strerror or error}")
+        return StorageError(self.path, failure(f"log directory {self.path}: {doing}", error, self.path))
 
     def _file(self, name: str) -> str:
         return os.path.join(self.path, name)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.errors import StorageError
-from kafkad.log.files import Files, final_disk_errors
+from kafkad.log.files import Files, failure, final_disk_errors
 from kafkad.log.names import Kind
 from kafkad.log.partition_files import is_made_here
 from kafkad.log.segment import SUFFIXES, Segment
@@ -158,8 +158,8 @@ class Removal(Doomed):
         except OSError as error:
             if error.errno in _IN_USE:
                 return False
-            message = f"removing {path}: {error.strerror or error}"
-            raise StorageError(_log_directory(path), message) from error
+            directory = _log_directory(path)
+            raise StorageError(directory, failure(f"removing {path}", error, directory)) from error
         return True
 
     def _unlink(self, path: str) -> None:

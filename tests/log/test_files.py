@@ -1,14 +1,15 @@
-"""Reading and writing in pieces: the same bytes as at once."""
+"""Reading and writing in pieces: the same bytes as at once. What is told of a disk that refuses."""
 
 from __future__ import annotations
 
 import errno
 import os
 from pathlib import Path
+from pwd import getpwuid
 
 import pytest
 
-from kafkad.log.files import Files
+from kafkad.log.files import Files, storage_error
 from tests.fakes import FaultyFiles
 
 
@@ -45,3 +46,34 @@ def test_after_an_error_that_may_pass_a_file_is_as_it_was(tmp_path: Path, operat
         assert path.read_bytes() == b"old" or error.errno == errno.EIO
     else:
         assert path.read_bytes() == b"new"
+
+
+def refusal(path: Path | str, code: int = errno.EACCES) -> OSError:
+    return OSError(code, os.strerror(code), str(path))
+
+
+def test_an_error_names_the_file_once(tmp_path: Path) -> None:
+    partition = f"{tmp_path}/a-0"
+    for error, told in (
+        (refusal(f"{partition}/0.log", errno.EISDIR), f"opening it in {partition}: {partition}/0.log: Is a directory"),
+        (refusal(partition, errno.EIO), f"opening it in {partition}: Input/output error"),
+        (OSError(errno.EIO, "it is gone"), f"opening it in {partition}: it is gone"),
+    ):
+        assert str(storage_error(partition, "opening it", error)) == told
+
+
+def test_of_a_file_that_is_another_users_the_owner_is_told_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = tmp_path / "a-0"
+    partition.mkdir()
+    (partition / "there.log").touch()
+    owner, me = getpwuid(os.geteuid()).pw_name, os.geteuid() + 4_000_000
+    for name, culprit in (("there.log", partition / "there.log"), ("not.log", partition)):
+        error = refusal(partition / name)
+        told = f"opening it in {partition}: {partition / name}: Permission denied"
+        assert str(storage_error(str(partition), "opening it", error)) == told
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "geteuid", lambda: me)
+            advice = f" ({culprit} belongs to {owner}, and kafkad runs as {me}: chown -R {me} {tmp_path})"
+            assert str(storage_error(str(partition), "opening it", error)) == told + advice
