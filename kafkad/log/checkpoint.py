@@ -161,15 +161,15 @@ def read_meta_properties(path: str, files: Files) -> MetaProperties | None:
             name, value = _property(text)
             properties[name] = value
             line_of[name] = number
-    version = properties.pop("version", None)
+    version = properties.pop("version", "0")  # as for Kafka, which reads a file without one
     if version == "1":
         node = properties.get("node.id", "?")
         found = f"version 1 is of a Kafka in KRaft mode (node.id={node})"
         raise KraftError(path, line_of["version"], found, KRAFT_REMEDY)
     if version != "0":
-        raise CheckpointError(path, line_of.get("version", 1), f"version {version} where 0 was expected")
+        raise CheckpointError(path, line_of["version"], f"version {version} where 0 was expected")
     if "broker.id" not in properties:
-        raise CheckpointError(path, len(lines), "there is no broker.id")
+        raise CheckpointError(path, max(len(lines), 1), "there is no broker.id")
     broker_id = _number(path, line_of["broker.id"], properties.pop("broker.id"))
     cluster_id = properties.pop("cluster.id", None)
     return MetaProperties(broker_id=broker_id, cluster_id=cluster_id, others=tuple(properties.items()))

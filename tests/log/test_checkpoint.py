@@ -58,6 +58,12 @@ def test_meta_properties_and_the_clean_marker_are_kafkas(tmp_path: Path) -> None
     assert not checkpoint.take_clean_shutdown(str(tmp_path), FILES)
 
 
+def test_meta_properties_without_a_version_are_of_version_0_as_for_kafka(tmp_path: Path) -> None:
+    path = tmp_path / checkpoint.META_PROPERTIES
+    path.write_text("broker.id=1\ncluster.id=x\n")
+    assert checkpoint.read_meta_properties(str(path), FILES) == MetaProperties(broker_id=1, cluster_id="x")
+
+
 def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
     path = str(tmp_path / "missing")
     assert checkpoint.read_offsets(path, FILES) == {}
@@ -105,7 +111,8 @@ def test_a_broken_checkpoint_is_named_with_its_line_and_left_alone(
     [
         ("version=1\nnode.id=3\ncluster.id=x\n", "KRaft"),
         ("version=7\nbroker.id=1\n", "version 7"),
-        ("broker.id=1\n", "version None"),
+        ("cluster.id=x\n", "no broker.id"),
+        ("", "line 1: there is no broker.id"),
         ("version=0\ncluster.id=x\n", "no broker.id"),
         ("version=0\nbroker.id=one\n", "'one'"),
     ],
