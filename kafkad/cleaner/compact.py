@@ -100,7 +100,7 @@ class Compaction:
         self._step = max(job.io_buffer_bytes // 2, 1)
         closed: dict[int, int | None] = {
             base: None
-            for name in sorted(files.listdir(job.directory))
+            for name in sorted(files.list_files(job.directory))
             if name.endswith(TXN_INDEX) and (base := base_of(name)) is not None and base < job.upto
         }
         self._transaction_indexes = closed | dict(job.later_transactions)

@@ -203,7 +203,7 @@ class LogDirectory:
         if name_problem(topic) is not None or partition > MAX_PARTITION:
             return False
         try:
-            return hold_a_partition(self._files.listdir(found.path))
+            return hold_a_partition(self._files.list_files(found.path))
         except OSError as error:
             raise self.storage_error(f"listing {found.path}", error) from error
 
@@ -309,7 +309,8 @@ class LogDirectory:
             self._files.mkdir(path)
         except FileExistsError:
             names = self._files.listdir(path)
-            if not all(self._is_of_new_log(path, name) for name in names):
+            has_directories = len(self._files.list_files(path)) < len(names)
+            if has_directories or not all(self._is_of_new_log(path, name) for name in names):
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"{path} is there already and not empty, while this broker has no such partition: move it away",

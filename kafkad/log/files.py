@@ -90,6 +90,11 @@ class Files:
         except OSError as error:
             raise OSError(errno.EIO, f"what was written is lost: {error.strerror}") from error
 
+    def list_files(self, path: str) -> list[str]:
+        """The names in a directory of a partition, without those of directories that somebody has put there."""
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries if not entry.is_dir()]
+
     def make_directories(self, path: str) -> None:
         """A directory and those above it, where they are missing, with names that are on the disk."""
         if os.path.lexists(path) and not os.path.isdir(path):

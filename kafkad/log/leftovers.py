@@ -31,13 +31,13 @@ def clear(files: Files, directory: str, names: list[str]) -> list[str]:
     swaps = [name for name in swaps if name not in void]
     if swaps:
         _complete(files, directory, swaps)
-    return files.listdir(directory)
+    return files.list_files(directory)
 
 
 def _complete(files: Files, directory: str, swaps: list[str]) -> None:
     """Completes a swap; a crash may end it: old segments go first, while the `.log.swap` names them; then the log."""
     first, end = _range(files, directory, swaps)
-    for name in files.listdir(directory):
+    for name in files.list_files(directory):
         base = base_of(name)
         if base is not None and first <= base < end and not name.endswith(SWAP):
             files.unlink(f"{directory}/{name}")

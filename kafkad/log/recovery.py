@@ -128,7 +128,7 @@ def load(
 
 def _list(files: Files, directory: str) -> tuple[list[str], bool]:
     try:
-        return files.listdir(directory), False
+        return files.list_files(directory), False
     except FileNotFoundError:
         files.mkdir(directory)
         files.sync_directory(os.path.dirname(directory))

@@ -44,7 +44,7 @@ def discard(files: Files, directory: str, base: int) -> None:
 
 def discard_all(files: Files, directory: str) -> None:
     """Remove the files of an abandoned compaction. Thread-safe, as long as none runs there."""
-    for name in files.listdir(directory):
+    for name in files.list_files(directory):
         if name.endswith(CLEANED):
             files.unlink(f"{directory}/{name}")
 

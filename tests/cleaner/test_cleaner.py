@@ -508,7 +508,7 @@ def test_a_topic_that_is_deleted_while_a_job_begins_costs_no_directory(
     assert scene.cleaner.dead_workers == 0
 
 
-@pytest.mark.parametrize("step", ["sync_directory", "listdir"])
+@pytest.mark.parametrize("step", ["sync_directory", "list_files"])
 def test_a_disk_that_fails_while_a_log_changes_is_not_passed_over(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

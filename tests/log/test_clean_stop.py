@@ -40,9 +40,9 @@ class WatchedFiles(Files):
         self.read_paths.append(path)
         return os.open(path, flags, mode)
 
-    def listdir(self, path: str) -> list[str]:  # type: ignore[override]
+    def list_files(self, path: str) -> list[str]:
         self.read_paths.append(path)
-        return os.listdir(path)
+        return super().list_files(path)
 
     def of_partitions(self) -> list[str]:
         names = (PARTITION_METADATA, EPOCHS, ".log", ".snapshot", "index")

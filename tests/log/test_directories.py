@@ -252,6 +252,33 @@ def test_a_directory_that_holds_something_is_refused_to_its_partition_alone(tmp_
     assert there.read_text() == "of somebody"
 
 
+def test_a_partition_is_not_made_where_a_directory_is(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    there = tmp_path / "t-0" / "00000000000000000007.snapshot"
+    there.mkdir(parents=True)
+    with pytest.raises(KafkaError, match="move it away"):
+        manager.create(T0, TOPIC_ID, CONFIG)
+    assert manager.directories[0].failure is None
+    manager.close()
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("suffix", [".log", ".index", ".snapshot", ".log.deleted", ".log.cleaned", ".log.swap"])
+def test_a_directory_in_a_partition_is_passed_over_as_by_kafka(tmp_path: Path, suffix: str, is_clean: bool) -> None:
+    manager = started(tmp_path)
+    append(manager.create(T0, TOPIC_ID, CONFIG), 30)
+    manager.close()
+    there = tmp_path / "t-0" / f"{777:020d}{suffix}"
+    there.mkdir()
+    if not is_clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+    manager = started(tmp_path)
+    assert manager.directories[0].failure is None
+    assert manager.logs[T0].end_offset == 30
+    manager.close()
+    assert there.is_dir()
+
+
 @pytest.mark.parametrize("operation", ["sync", "rename", "pwrite"])
 def test_a_disk_that_fails_at_the_stop_leaves_no_mark_of_a_clean_one(tmp_path: Path, operation: str) -> None:
     files = FaultyFiles()

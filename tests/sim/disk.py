@@ -77,6 +77,9 @@ class SimFiles(Files):
     def listdir(self, path: str) -> list[str]:  # type: ignore[override]
         return sorted(os.listdir(path))
 
+    def list_files(self, path: str) -> list[str]:
+        return sorted(super().list_files(path))
+
     def changed_ms(self, path: str) -> int:
         return self._clock.now_ms()
 
