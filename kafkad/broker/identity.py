@@ -60,16 +60,25 @@ async def login_secret(session: MetaStore) -> bytes:
     return required(path, lambda: LoginSecret.decode(data))
 
 
-async def claim_directories(session: MetaStore, logs: LogManager, cluster_id: str, broker_id: int) -> None:
-    """Make the log directories this broker's, but for those that were and are empty now; remember them."""
+async def known_directories(session: MetaStore, broker_id: int) -> LogDirs:
+    """Those that were this broker's when it started last; none at its first start."""
     path = LogDirs.path(broker_id)
-    known: tuple[str, ...] = ()
-    if await session.exists(path):
-        data, _ = await session.get(path)
-        known = readable(path, lambda: LogDirs.decode(data)) or ()
-    logs.refuse_unmounted(known, cluster_id, broker_id)
+    [node] = await session.get_many([path])
+    return LogDirs() if node is None else readable(path, lambda: LogDirs.decode(node[0])) or LogDirs()
+
+
+async def claim_directories(
+    session: MetaStore, logs: LogManager, cluster_id: str, broker_id: int, *, alone: bool
+) -> None:
+    """Make the log directories this broker's, but for those that were and are empty now; remember them. `alone`: behind
+    `refuse_partial_adoption`, which cannot look into those that are offline."""
+    known = await known_directories(session, broker_id)
+    logs.refuse_unmounted(known.paths, cluster_id, broker_id)
     logs.claim(cluster_id, broker_id)
-    used = tuple(each.path for each in logs.directories if each.failure is None or each.path in known)
+    here = tuple(each.path for each in logs.directories if each.failure is None or each.path in known.paths)
+    all_seen = known.are_guarded or all(each.failure is None for each in logs.directories)
+    used = LogDirs(here, are_guarded=alone and all_seen)
     if used != known:
+        path = LogDirs.path(broker_id)
         await ensure_path(session, path)
-        await session.set(path, LogDirs.encode(used))
+        await session.set(path, used.encode())

@@ -110,9 +110,10 @@ async def _identify(platform: Platform, settings: Settings, limits: ConnectionLi
     await prepare(store)
     cluster = await cluster_id(store, known_cluster)
     broker = await choose_broker_id(store, settings.config, known_broker)
-    if platform.links is None:
+    alone = platform.links is None
+    if alone:
         await refuse_partial_adoption(store, cluster, broker, logs.directories, settings.config.metadata_dir)
-    await claim_directories(store, logs, cluster, broker)
+    await claim_directories(store, logs, cluster, broker, alone=alone)
     if settings.static.value("password.encoder.old.secret"):
         await encrypt_anew(store, broker, settings.static)
     configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
@@ -123,7 +124,6 @@ async def _identify(platform: Platform, settings: Settings, limits: ConnectionLi
         if settings.config.str("authorizer.class.name"):
             from kafkad.broker.rights import load_rights
 
-            alone = platform.links is None
             rights = await load_rights(settings.config, store, platform.clock, platform.timers, alone=alone)
         settings.follow(configs.topic)
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)

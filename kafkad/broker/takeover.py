@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kafkad.broker.identity import StartError
+from kafkad.broker.identity import StartError, known_directories
 from kafkad.broker.stored_topics import StoredTopics
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import Config
@@ -22,10 +22,9 @@ from kafkad.log.deletion import outlives_retention
 from kafkad.log.directories import LogDirectory
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager, TopicOnDisk
-from kafkad.meta.readable import readable
 from kafkad.meta.security_znodes import Acls
 from kafkad.meta.store import MetaStore, Unreadable
-from kafkad.meta.znodes import LogDirs, Partition, Topic, TopicDeletion
+from kafkad.meta.znodes import Partition, Topic, TopicDeletion
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic, some
 
 log = logging.getLogger(__name__)
@@ -41,15 +40,15 @@ async def refuse_partial_adoption(
     ForeignDirectoryError where a directory is another's.
 
     To be called before the directories are claimed, which would make new ones of those that are not mounted. A topic is
-    not deleted while a directory of this broker is offline; of others nothing is known. Nor is it, where an earlier
-    kafkad has not stored which were this broker's, of any but the one in which the store is.
+    not deleted while a directory of this broker is offline; of others nothing is known. An earlier kafkad has let any
+    directory in: of those that it has left only the one with the store has been there all the time.
     """
-    known = await _known_directories(store, broker)
+    known = await known_directories(store, broker)
     sound = [each for each in directories if each.failure is None]
     for directory in sound:
         directory.refuse_foreign(cluster_id, broker)
     empty = [each for each in sound if each.meta is None and not any(each.partitions())]
-    if not known and (empty or len(sound) < len(directories)):
+    if not known.paths and (empty or len(sound) < len(directories)):
         unknown = await _unknown(store, [tp for each in sound for tp in each.current_partitions()])
         _refuse_offline(directories, unknown)
         if unknown:
@@ -58,10 +57,12 @@ async def refuse_partial_adoption(
                 "mounted? Mount it and start again. If the disk is a new one, leave it out of log.dirs at this start, "
                 "and add it at the next one"
             )
-    if known or await has_topics(store):
-        there_before = known or (os.path.abspath(metadata_dir),)
+    if known.are_guarded:
+        there_before = known.paths
+    elif known.paths or await has_topics(store):
+        there_before = (os.path.abspath(metadata_dir),)
     else:
-        there_before = [each.path for each in directories]
+        there_before = tuple(each.path for each in directories)
     for directory in sound:
         if directory.path in there_before:
             continue
@@ -253,15 +254,6 @@ def _tell_of_lost(lost: Sequence[TopicPartition]) -> None:
             len(lost),
             some(lost),
         )
-
-
-async def _known_directories(store: MetaStore, broker: int) -> Collection[str]:
-    """Those that were this broker's when it started last; none at its first start."""
-    path = LogDirs.path(broker)
-    if await store.exists(path) is None:
-        return ()
-    data, _ = await store.get(path)
-    return readable(path, lambda: LogDirs.decode(data)) or ()
 
 
 async def _unknown(store: MetaStore, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:

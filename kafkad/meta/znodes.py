@@ -131,20 +131,26 @@ class ClusterId:
         return str(json_fields(data)["id"])
 
 
-class LogDirs:
-    """kafkad's own: the log directories that a broker has used. One of them that is empty now is not mounted."""
+class LogDirs(NamedTuple):
+    """kafkad's own: the log directories that a broker has used. One of them that is empty now is not mounted.
+
+    Version 2 has been written by a broker that is alone, and has let in none with partitions that it did not know.
+    """
+
+    paths: tuple[str, ...] = ()
+    are_guarded: bool = False
 
     @staticmethod
     def path(broker: int) -> str:
         return f"/kafkad/log_dirs/{broker}"
 
-    @staticmethod
-    def encode(paths: Sequence[str]) -> bytes:
-        return json_text({"version": 1, "log_dirs": list(paths)})
+    def encode(self) -> bytes:
+        return json_text({"version": 2 if self.are_guarded else 1, "log_dirs": list(self.paths)})
 
     @staticmethod
-    def decode(data: bytes) -> tuple[str, ...]:
-        return tuple(map(str, json_fields(data)["log_dirs"]))
+    def decode(data: bytes) -> LogDirs:
+        fields = json_fields(data)
+        return LogDirs(tuple(map(str, fields["log_dirs"])), fields["version"] == 2)
 
 
 _NO_FEATURES: Mapping[str, Mapping[str, int]] = {}

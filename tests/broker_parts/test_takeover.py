@@ -89,9 +89,9 @@ def adopted_before(store: EmbeddedSession, *partitions: tuple[TopicPartition, by
     asyncio.run(adopt(store, BROKER, topics, 0))
 
 
-def claimed(store: EmbeddedSession, *directories: Path) -> None:
+def claimed(store: EmbeddedSession, *directories: Path, alone: bool = True) -> None:
     with locked(*directories) as logs:
-        asyncio.run(claim_directories(store, logs, CLUSTER_ID, BROKER))
+        asyncio.run(claim_directories(store, logs, CLUSTER_ID, BROKER, alone=alone))
 
 
 def taken_over(store: EmbeddedSession, logs: LogManager) -> dict[str, str]:
@@ -395,17 +395,30 @@ def test_a_directory_that_was_away_brings_no_deleted_topic_back(tmp_path: Path) 
     check(store, used, away)
 
 
-def test_no_deleted_topic_comes_back_by_an_upgrade_from_a_release_that_stored_no_directories(tmp_path: Path) -> None:
-    """It has left partitions alone that it did not know. Such of the store's own directory are of no deleted topics."""
+@pytest.mark.parametrize("are_stored", [True, False])
+def test_no_deleted_topic_comes_back_by_an_upgrade(tmp_path: Path, are_stored: bool) -> None:
+    """An earlier kafkad has let in directories with partitions that it did not know, and left those alone; the first
+    ones did not store which they had. Such in the directory of the store are of no deleted topics."""
     store = new_store()
     used, away = tmp_path / "used", tmp_path / "away"
     written_by_others(used, (A0, A), (A1, A))
     written_by_others(away, (B0, B))
     adopted_before(store, (A0, A))
+    if are_stored:
+        claimed(store, used, away, alone=False)
     check(store, used)
+    properties = away / "meta.properties"
+    whole = properties.read_text()
+    properties.write_text("version=x\n")
+    claimed(store, used, away)
+    properties.write_text(whole)
     assert refusal(store, used, away).startswith(f"{away} has partitions that the metadata store does not know: b-0.")
     assert refusal(store, away, used).startswith(f"{used} has partitions that the metadata store does not know: a-1.")
     adopted_before(store, (B0, B))
+    check(store, used, away)
+    claimed(store, used, away)
+    with logs_in(away) as logs:
+        append(logs, TopicPartition("b", 1), B)
     check(store, used, away)
 
 
