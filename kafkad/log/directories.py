@@ -198,14 +198,15 @@ class LogDirectory:
         return [found.name.topic_partition for found in current if self.holds_a_partition(found)]
 
     def holds_a_partition(self, found: FoundPartition) -> bool:
-        """False for an operator's own directory that has a partition's name, such as `backup-2024`. StorageError."""
+        """False for an operator's own directory that has a partition's name, such as `backup-2024`. One that cannot be
+        looked into counts, too: to open it will say why."""
         topic, partition = found.name.topic_partition
         if name_problem(topic) is not None or partition > MAX_PARTITION:
             return False
         try:
             return hold_a_partition(self._files.list_files(found.path))
-        except OSError as error:
-            raise self.storage_error(f"listing {found.path}", error) from error
+        except OSError:
+            return True
 
     def all_logs(self) -> Iterator[tuple[TopicPartition, Log]]:
         return chain(self.logs.items(), self.futures.items())

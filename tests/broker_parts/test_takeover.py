@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from kafkad.config import load as load_config
 from kafkad.controller.adoption import AdoptedTopic, adopt
 from kafkad.controller.registration import prepare
 from kafkad.log.directories import BrokenPartition, ForeignDirectoryError
-from kafkad.log.manager import LogManager
+from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.security_znodes import Acls
 from kafkad.meta.store import ensure_path
@@ -27,7 +29,7 @@ from kafkad.meta.znodes import TOPICS, Config, Partition, ProducerIdBlock, Topic
 from kafkad.model import PartitionState
 from kafkad.names import GROUPS_TOPIC, TopicPartition, id_text
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, FaultyFiles
 from tests.one_broker import CLUSTER_ID, NoSync
 
 BROKER = 1
@@ -314,6 +316,21 @@ def test_a_segment_or_an_id_makes_a_partition(tmp_path: Path, file: str) -> None
         assert logs.foreign == []
         taken_over(store, logs)
     assert names(store) == ["a"]
+
+
+def test_a_directory_that_cannot_be_looked_into_counts_as_a_partition(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    logs = LogManager([str(tmp_path)], files, FakeClock())
+    logs.lock()
+    (tmp_path / "a-0").mkdir()
+
+    def refuse(path: str) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    files.list_files = refuse  # type: ignore[method-assign]
+    assert logs.directories[0].current_partitions() == [A0]
+    with pytest.raises(NoLogDirectoryError, match=f"opening the log in {tmp_path}/a-0: Permission denied"):
+        logs.load(lambda topic: LogConfig())
 
 
 def test_a_known_partition_that_a_crash_has_left_without_any_file_is_opened(tmp_path: Path) -> None:
