@@ -19,7 +19,8 @@ from kafkad.log.swap import DELETED
 _AGAIN_MS = 60_000
 _IN_USE = frozenset({errno.ENOTEMPTY, errno.EBUSY})
 """An NFS client keeps files that are open, under other names; or something is mounted there."""
-_KEPT_BY_NFS = ".nfs"
+_STILL_OPEN = (".nfs", ".fuse_hidden")
+"""What the names begin with that NFS and FUSE give them."""
 
 OnKept = Callable[[str, Sequence[str]], None]
 """Hears of a directory that stays, and what is in it. Called in the thread that removes."""
@@ -171,7 +172,7 @@ class Removal(Doomed):
         with contextlib.suppress(FileNotFoundError):
             with os.scandir(path) as entries:
                 made = {entry.name: is_made_here(entry.name) and not entry.is_dir() for entry in entries}
-            kept = sorted(name for name, goes in made.items() if not goes and not name.startswith(_KEPT_BY_NFS))
+            kept = sorted(name for name, goes in made.items() if not goes and not name.startswith(_STILL_OPEN))
             for name, goes in made.items():
                 if goes:
                     self._unlink(f"{path}/{name}")

@@ -446,6 +446,21 @@ def test_what_is_in_use_is_no_fault_of_the_disk_and_removed_later(
     manager.close()
 
 
+@pytest.mark.parametrize("name", [".nfs0000000000000001", ".fuse_hidden0000000100000001"])
+def test_a_file_that_a_network_file_system_keeps_open_is_nobodys_own(disks: tuple[Path, Path], name: str) -> None:
+    told: list[str] = []
+    manager = started(disks[0], on_kept=lambda path, names: told.append(path))
+    manager.create(T0, TOPIC_ID, CONFIG)
+    (disks[0] / "t-0" / name).touch()
+    manager.delete(T0)
+    [due] = manager.removal.due_in(str(disks[0]), manager.clock.now_ms() + 60_000)
+    assert not manager.removal.remove(due.path)
+    os.unlink(f"{due.path}/{name}")
+    assert manager.removal.remove(due.path)
+    assert (told, os.path.exists(due.path)) == ([], False)
+    manager.close()
+
+
 def test_a_log_that_was_cut_back_is_not_said_to_be_on_the_disk_as_far_as_before(disks: tuple[Path, Path]) -> None:
     """What is appended to it has offsets that had been on the disk; recovery would not look at it."""
     manager = started(disks[0])
