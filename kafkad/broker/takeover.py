@@ -70,9 +70,10 @@ async def refuse_partial_adoption(
         if unknown:
             raise StartError(
                 f"{directory} has partitions that the metadata store does not know: {some(unknown)}. They may be of "
-                "topics that were deleted while it was not one of log.dirs: then move them away, and start again. If "
-                "the store was made without this directory, put back a copy of the store from before; or move it "
-                "away, with all settings, users, ACLs and quotas in it, and start with all of log.dirs"
+                "topics that were deleted while it was not one of log.dirs, such as an earlier kafkad has left alone: "
+                "then move them away, and start again. If the store was made without this directory, put back a copy "
+                "of the store from before; or move it away, with all settings, users, ACLs and quotas in it, and start "
+                "with all of log.dirs"
             )
 
 
