@@ -17,9 +17,11 @@ from typing import Final
 _LOOKS: Final = 4
 _LONGEST_PAUSE_S: Final = 60
 _IN_A_ROW: Final = 2
-"""Retransmissions without an answer: of the first one it may be on its way, however long ago the last one came."""
-_TCP_INFO: Final = struct.Struct("=2xB53xI")
-"""Of `struct tcp_info`: retransmissions since the last acknowledgement, and how many ms ago that was."""
+"""Retransmissions, or probes, without an answer: of the first one it may be on its way, however long ago the last one
+came."""
+_TCP_INFO: Final = struct.Struct("=2xBB52xI")
+"""Of `struct tcp_info`: retransmissions since the last acknowledgement, probes while the other side takes nothing (its
+window is zero), and how many ms ago the last acknowledgement was."""
 
 
 def seconds_between_looks(lag_time_ms: int) -> int:
@@ -30,8 +32,8 @@ def seconds_between_looks(lag_time_ms: int) -> int:
 
 def is_dead(tcp_info: bytes, look_s: int) -> bool:
     """By what Linux says of a connection over which something is under way."""
-    retransmitted, silent_ms = _TCP_INFO.unpack_from(tcp_info)
-    return bool(retransmitted >= _IN_A_ROW and silent_ms >= _LOOKS * look_s * 1000)
+    retransmitted, probed, silent_ms = _TCP_INFO.unpack_from(tcp_info)
+    return bool(max(retransmitted, probed) >= _IN_A_ROW and silent_ms >= _LOOKS * look_s * 1000)
 
 
 class Lifeline:

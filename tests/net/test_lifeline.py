@@ -67,11 +67,11 @@ def test_the_kernel_looks_where_nothing_is_under_way(pair: Pair) -> None:
     assert user_timeout == 0, "it ends connections to a process that reads nothing"
 
 
-def tcp_info(*, retransmits: int, unacked: int, last_ack_recv: int) -> bytes:
+def tcp_info(*, retransmits: int, probes: int = 0, unacked: int, last_ack_recv: int) -> bytes:
     """As in linux/tcp.h: 8 bytes, and numbers of 32 bits."""
     numbers = [0] * 24
     numbers[4], numbers[12] = unacked, last_ack_recv
-    return struct.pack("=8B24I", 1, 0, retransmits, 0, 0, 0, 0, 0, *numbers)
+    return struct.pack("=8B24I", 1, 0, retransmits, probes, 0, 0, 0, 0, *numbers)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,20 @@ def tcp_info(*, retransmits: int, unacked: int, last_ack_recv: int) -> bytes:
         (tcp_info(retransmits=4, unacked=2, last_ack_recv=8_000), True),
         (tcp_info(retransmits=2, unacked=1, last_ack_recv=60_000), True),
         (tcp_info(retransmits=4, unacked=2, last_ack_recv=7_999), False),
+        (tcp_info(retransmits=0, probes=3, unacked=0, last_ack_recv=8_000), True),
+        (tcp_info(retransmits=0, probes=5, unacked=0, last_ack_recv=7_999), False),
         (tcp_info(retransmits=0, unacked=0, last_ack_recv=60_000), False),
         (tcp_info(retransmits=1, unacked=1, last_ack_recv=60_000), False),
     ],
-    ids=["silent", "silent for long", "not for long", "its buffer is full, or nothing was sent", "just sent again"],
+    ids=[
+        "silent",
+        "silent for long",
+        "not for long",
+        "its buffer was full, and it is silent",
+        "its buffer is full",
+        "nothing was sent",
+        "just sent again",
+    ],
 )
 def test_a_connection_is_dead_when_what_is_sent_again_and_again_is_not_acknowledged(info: bytes, dead: bool) -> None:
     assert is_dead(info, 2) is dead
@@ -99,11 +109,13 @@ def test_a_process_that_reads_nothing_is_there(pair: Pair) -> None:
 
 @pytest.mark.slow
 def test_who_is_cut_off_is_found_dead_and_who_reads_nothing_is_not() -> None:
-    """By the kernel itself: one connection is idle when it is cut, over one something is under way, and to the third a
-    process reads nothing."""
-    with pairs(3) as (idle, busy, full):
-        lifelines = [Lifeline(pair.here, 1) for pair in (idle, busy, full)]
-        for pair in (idle, busy):
+    """By the kernel itself: one connection is idle when it is cut, over one something is under way, and at the end of
+    one a process reads nothing, as one does at the end of the last, which is not cut."""
+    with pairs(4) as (idle, busy, filled, full):
+        lifelines = [Lifeline(pair.here, 1) for pair in (idle, busy, filled, full)]
+        fill(filled.here)
+        sleep(1)  # until its window is known to be zero
+        for pair in (idle, busy, filled):
             drop_all(pair.there)
         busy.here.send(b"x")
         fill(full.here)
@@ -112,11 +124,12 @@ def test_who_is_cut_off_is_found_dead_and_who_reads_nothing_is_not() -> None:
         with pytest.raises(TimeoutError) as timed_out:
             idle.here.recv(1)
         assert timed_out.value.errno == errno.ETIMEDOUT
-        while not lifelines[1].is_dead():
-            sleep(0.1)
-            assert monotonic() < began + 20
+        for lifeline in lifelines[1:3]:
+            while not lifeline.is_dead():
+                sleep(0.1)
+                assert monotonic() < began + 20
         sleep(max(began + 6 - monotonic(), 0))
-        assert not lifelines[2].is_dead()
+        assert not lifelines[3].is_dead()
         full.there.setblocking(False)
         assert full.there.recv(1)
 
