@@ -96,6 +96,7 @@ class Tree:
         self.root = Node(b"", 0, 0)
         self.zxid = 0
         self._ephemerals: dict[int, set[str]] = {}
+        """Of sessions that have any."""
         self._snapshot: _Snapshot | None = None
         """The one that is being made."""
 
@@ -207,14 +208,12 @@ class Tree:
         siblings = parent.children
         siblings[intern(name)] = node
         parent.made += 1
-        if node.owner:
-            self._ephemerals.setdefault(node.owner, set()).add(path)
+        self._note_owner(path, node)
 
         def undo() -> None:
             del siblings[name]
             parent.made -= 1
-            if node.owner:
-                self._ephemerals[node.owner].discard(path)
+            self._forget_owner(path, node)
 
         applied.undo.append(undo)
         applied.events.append(WatchEvent(Change.CREATED, path))
@@ -242,17 +241,26 @@ class Tree:
         if self._snapshot is not None:
             self._snapshot.keep(path)
         node = siblings.pop(name)
-        if node.owner:
-            self._ephemerals[node.owner].discard(path)
+        self._forget_owner(path, node)
 
         def undo() -> None:
             siblings[name] = node
-            if node.owner:
-                self._ephemerals[node.owner].add(path)
+            self._note_owner(path, node)
 
         applied.undo.append(undo)
         applied.events.append(WatchEvent(Change.DELETED, path))
         applied.events.append(WatchEvent(Change.CHILDREN, above))
+
+    def _note_owner(self, path: str, node: Node) -> None:
+        if node.owner:
+            self._ephemerals.setdefault(node.owner, set()).add(path)
+
+    def _forget_owner(self, path: str, node: Node) -> None:
+        if node.owner:
+            owned = self._ephemerals[node.owner]
+            owned.discard(path)
+            if not owned:
+                del self._ephemerals[node.owner]
 
     # The journal's form.
 
@@ -330,8 +338,7 @@ class Tree:
         if parent.children is None:
             parent.children = {}
         parent.children[intern(name)] = node
-        if node.owner:
-            self._ephemerals.setdefault(node.owner, set()).add(path)
+        self._note_owner(path, node)
 
 
 class _Snapshot:

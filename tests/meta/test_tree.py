@@ -40,6 +40,15 @@ def dump(tree: Tree) -> dict[str, tuple[object, ...]]:
     return {path: (node.data, *node.stat) for path, node in tree.walk()}
 
 
+def owned(tree: Tree) -> dict[int, set[str]]:
+    """The ephemeral nodes of each session that has any."""
+    of_sessions: dict[int, set[str]] = {}
+    for path, node in tree.walk():
+        if node.owner:
+            of_sessions.setdefault(node.owner, set()).add(path)
+    return of_sessions
+
+
 class Model:
     """A model of the tree: data, version and owner of each path. It refuses what ZooKeeper refuses."""
 
@@ -99,6 +108,7 @@ def test_the_tree_does_what_the_model_does(history: History) -> None:
             assert model.apply(transaction, session)
             journal.append(applied.entry)
         assert {p: (n.data, n.version, n.owner) for p, n in tree.walk()} == model.nodes
+        assert tree._ephemerals == owned(tree), "nothing is kept of a session that has no node any more"
     again = Tree()
     for entry in journal:
         again.replay(entry)
@@ -111,6 +121,7 @@ def test_the_tree_does_what_the_model_does(history: History) -> None:
         copy.end_all_sessions(9)
     assert dump(again) == dump(loaded)
     assert not any(node.owner for _, node in loaded.walk())
+    assert again._ephemerals == loaded._ephemerals == {}
 
 
 @given(transactions)
@@ -126,6 +137,7 @@ def test_any_number_of_transactions_can_be_taken_back(history: History) -> None:
     while done:
         assert dump(tree) == states.pop()
         done.pop().roll_back()
+        assert tree._ephemerals == owned(tree)
     assert dump(tree) == states.pop()
 
 
