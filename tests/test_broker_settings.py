@@ -41,6 +41,17 @@ def test_a_dynamic_setting_that_holds_for_nothing_is_told_once(caplog: pytest.Lo
     assert caplog.messages == [f"no effect: {name}: listeners and mechanisms are written in lower case there"]
 
 
+def test_a_mistake_that_is_made_again_is_told_again_and_one_that_is_gone_forgotten(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = Settings(load(None, [], {}))
+    name = "listener.name.PLAINTEXT.max.connection.creation.rate"
+    for made in ({name: "5000"}, {}, {name: "5000"}, {}):
+        settings.override(cluster_wide=made, per_broker={})
+    assert len(caplog.messages) == 2
+    assert settings._told == set()
+
+
 def test_the_level_of_the_root_stays_until_kafkad_log_level_changes() -> None:
     top = logging.getLogger("kafkad")
     before = top.level

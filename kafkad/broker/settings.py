@@ -32,6 +32,7 @@ class Settings:
         self.static = static
         self.config = static
         self._told = set(static.warnings)
+        """The warnings that are true now, each logged when it came to be."""
         self._topic_overrides: Callable[[str], Mapping[str, str]] = lambda topic: {}
         self._resolved: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
@@ -44,10 +45,11 @@ class Settings:
         level = self.config.str("kafkad.log.level")
         if level != before.str("kafkad.log.level"):  # else the level that a client has set for the root stays
             loggers.set_default_level(level)
-        for warning in dict.fromkeys((*self.static.warnings, *self.config.warnings, *idle_dynamic(self.config))):
+        warnings = dict.fromkeys((*self.static.warnings, *self.config.warnings, *idle_dynamic(self.config)))
+        for warning in warnings:
             if warning not in self._told:
-                self._told.add(warning)
                 log.warning("%s", warning)
+        self._told = set(warnings)
 
     def reread(self, fresh: Config) -> Reload:
         """Takes from a file that was read again what may change while the broker runs; `override` has it in force.
