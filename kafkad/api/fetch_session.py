@@ -8,6 +8,7 @@ from math import inf
 from random import Random
 
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import NO_EPOCH
 from kafkad.replica.partition import Partition
 from kafkad.replica.waits import FetchWait
 from kafkad.turns import Pieces
@@ -112,6 +113,7 @@ class Session:
         "moved",
         "owner",
         "partitions",
+        "replica_epoch",
         "replica_id",
         "restless",
         "unanswered_ms",
@@ -124,6 +126,8 @@ class Session:
         self.id = session_id
         self.replica_id = replica_id
         """The id of the following broker; -1 for a consumer."""
+        self.replica_epoch = NO_EPOCH
+        """That of the follower's registration, as its last request has it."""
         self.moved: dict[CachedPartition, None] = {}
         self.wait: FetchWait | None = None
         """The fetch that waits."""
@@ -251,14 +255,12 @@ class FetchSessions:
                 self._end(before)
             session = Session(NO_SESSION, by_id, now_ms, frame.replica_id)
             session.owner = owner
+            session.replica_epoch = frame.replica_epoch
             yield from session.update(frame)
-            if (
-                frame.session_epoch == FIRST_EPOCH
-                and session.partitions
-                and self._make_room(session, now_ms)
-                and self._make_room_for(session, len(session.partitions))
-            ):
-                self._keep(session)
+            if frame.session_epoch == FIRST_EPOCH and session.partitions:
+                self._end_predecessors(session)
+                if self._make_room(session, now_ms) and self._make_room_for(session, len(session.partitions), now_ms):
+                    self._keep(session)
             return session
         return (yield from self._continue(frame, by_id, now_ms, owner))
 
@@ -275,11 +277,12 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session keeps to topic names or to ids")
         heard_ms = session.unanswered_ms
         self.advance(session, now_ms)
+        session.replica_epoch = frame.replica_epoch
         if session.unsure:
             session.unsure = False
             session.moved.update(dict.fromkeys(session.partitions.values()))
         named = sum(len(topic.partitions) for topic in frame.topics)
-        if named and not self._make_room_for(session, len(session.partitions) + named):
+        if named and not self._make_room_for(session, len(session.partitions) + named, now_ms):
             self._evict(session)
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no room for the growth of fetch session {session.id}"
@@ -337,31 +340,43 @@ class FetchSessions:
         self._counted += partitions - session.counted
         session.counted = partitions
 
+    def _end_predecessors(self, new: Session) -> None:
+        """Those of the same follower in earlier registrations: it has begun anew since. In one registration it may have
+        several, for each of its fetchers has its own."""
+        if new.replica_id < 0:
+            return
+        for each in list(self._sessions.values()):
+            if each.replica_id == new.replica_id and each.replica_epoch < new.replica_epoch:
+                self._end(each)
+
     def _make_room(self, new: Session, now_ms: float) -> bool:
-        """A full cache gives up its longest unused session if that is stale, or a consumer's and smaller than the new
-        one. To a follower it gives up any consumer's: replication comes first."""
+        """A full cache gives up a stale session, or a consumer's that is smaller than the new one. To a follower it
+        gives up any consumer's: replication comes first."""
         if len(self._sessions) < self._slots:
             return True
-        if not self._sessions:
-            return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.used_ms < self._eviction_ms:
-            consumers = (session for session in self._sessions.values() if session.replica_id < 0)
-            consumer = next(consumers, None)
-            if consumer is None or (new.replica_id < 0 and len(consumer.partitions) >= len(new.partitions)):
+        given_up = self._stale(new, now_ms)
+        if given_up is None:
+            given_up = next((each for each in self._sessions.values() if each.replica_id < 0), None)
+            if given_up is None or (new.replica_id < 0 and len(given_up.partitions) >= len(new.partitions)):
                 return False
-            oldest = consumer
-        self._evict(oldest)
+        self._evict(given_up)
         return True
 
-    def _make_room_for(self, session: Session, partitions: int) -> bool:
-        """All sessions together keep a limited number of partitions. The largest session of a consumer gives way if
-        this one is smaller; to a follower all of them do."""
+    def _make_room_for(self, session: Session, partitions: int, now_ms: float) -> bool:
+        """All sessions together keep a limited number of partitions. Stale ones give way, and then the largest of a
+        consumer if this one is smaller; to a follower all of them do."""
         while self._counted - session.counted + partitions > _MOST_PARTITIONS:
-            others = (each for each in self._sessions.values() if each.replica_id < 0 and each is not session)
-            largest = max(others, key=lambda each: each.counted, default=None)
-            if largest is None or (session.replica_id < 0 and largest.counted <= partitions):
-                return False
-            self._evict(largest)
+            given_up = self._stale(session, now_ms)
+            if given_up is None:
+                consumers = (each for each in self._sessions.values() if each.replica_id < 0 and each is not session)
+                given_up = max(consumers, key=lambda each: each.counted, default=None)
+                if given_up is None or (session.replica_id < 0 and given_up.counted <= partitions):
+                    return False
+            self._evict(given_up)
         self._count(session, partitions)
         return True
+
+    def _stale(self, beside: Session, now_ms: float) -> Session | None:
+        """The longest unused session, whoever's it is, if that is long enough."""
+        oldest = next((each for each in self._sessions.values() if each is not beside), None)
+        return None if oldest is None or now_ms - oldest.used_ms < self._eviction_ms else oldest

@@ -198,6 +198,65 @@ def test_followers_have_sessions_before_consumers_do_but_not_without_bound(monke
     assert kept.awaits(follower, 1)
 
 
+@pytest.mark.parametrize("replica_id", [-1, 3])
+def test_stale_sessions_give_way_first_also_those_of_followers(
+    monkeypatch: pytest.MonkeyPatch, replica_id: int
+) -> None:
+    monkeypatch.setattr("kafkad.api.fetch_session._MOST_PARTITIONS", 100)
+    kept = sessions(slots=50)
+    gone = [
+        at_once(kept.open(frame(0, 0, {"t": list(range(30))})._replace(replica_id=2), False, now)) for now in range(2)
+    ]
+    large = at_once(kept.open(frame(0, 0, {"t": list(range(40))}), False, 119_000))
+    new = at_once(kept.open(frame(0, 0, {"t": list(range(20))})._replace(replica_id=replica_id), False, 120_000))
+    assert [kept.awaits(each, 1) for each in (*gone, large, new)] == [False, True, True, True]
+    assert at_once(kept.open(frame(new.id, 1, {"u": list(range(30))}), False, 120_001)) is new
+    assert [kept.awaits(each, 1) for each in (*gone, large)] == [False, False, True]
+    assert (kept.partition_count(), kept.evictions) == (90, 2)
+
+
+def test_a_session_that_goes_on_is_not_stale_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.api.fetch_session._MOST_PARTITIONS", 100)
+    kept = FetchSessions(50, eviction_ms=0, random=Random(1), do=at_once)
+    session = at_once(kept.open(frame(0, 0, {"t": list(range(90))}), False, 0))
+    with pytest.raises(KafkaError):
+        at_once(kept.open(frame(session.id, 1, {"u": list(range(60))}), False, 1))
+    assert (len(kept), kept.partition_count(), kept.evictions) == (0, 0, 1)
+
+
+def registered(epoch: int, asked: FetchFrame, replica_id: int = 2) -> FetchFrame:
+    """The same from a follower in its registration of that epoch."""
+    return asked._replace(replica_id=replica_id, replica_epoch=epoch)
+
+
+def test_a_follower_that_has_registered_again_ends_its_earlier_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.api.fetch_session._MOST_PARTITIONS", 100)
+    kept, anew = sessions(slots=50), frame(0, 0, {"t": list(range(40))})
+    other = at_once(kept.open(registered(1, frame(0, 0, {"t": [0]}), replica_id=3), False, 0))
+    for epoch in range(-1, 20):
+        fetchers = [at_once(kept.open(registered(epoch, anew), False, 0)) for _ in range(2)]
+        assert all(kept.awaits(each, 1) for each in fetchers)
+        assert (len(kept), kept.partition_count()) == (3, 81)
+    assert kept.awaits(other, 1)
+    assert kept.evictions == 0
+
+
+def test_a_session_that_goes_on_after_another_registration_is_of_that() -> None:
+    kept = sessions(slots=50)
+    session = at_once(kept.open(registered(5, frame(0, 0, {"t": [0]})), False, 0))
+    at_once(kept.open(registered(9, frame(session.id, 1)), False, 1))
+    for epoch in (8, 9):  # the first one comes late
+        assert at_once(kept.open(registered(epoch, frame(0, 0, {"t": [1]})), False, 2)).id > 0
+        assert kept.awaits(session, 2)
+
+
+def test_consumers_have_no_registrations() -> None:
+    kept = sessions(slots=50)
+    first = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 0))
+    at_once(kept.open(registered(7, frame(0, 0, {"t": [0]}), replica_id=-1), False, 0))
+    assert kept.awaits(first, 1)
+
+
 def test_a_session_that_grows_beyond_the_bound_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkad.api.fetch_session._MOST_PARTITIONS", 100)
     kept = sessions(slots=50)
