@@ -151,6 +151,7 @@ class BrokerQueue:
         """Drops what was not sent."""
         self._task.cancel()
         await asyncio.wait([self._task])
+        del self._task  # which keeps its last moments: this queue, and the request in flight
         for _, _, answered in self._queue:
             answered.cancel()
         self._queue.clear()

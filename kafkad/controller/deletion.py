@@ -68,6 +68,7 @@ class Deletions:
     def end(self) -> None:
         for settled in self._settled.values():
             settled.cancel()
+        self._settled = {}
 
     async def ask(self, topics: Sequence[str]) -> dict[str, KafkaError]:
         """Writes the wish to delete `topics`, which exist, and begins. Returns those that the store refused."""

@@ -44,6 +44,9 @@ class Reassignments:
         self._asked_by_node: dict[TopicPartition, tuple[int, ...]] = {}
         """The content of `/admin/reassign_partitions`."""
 
+    def end(self) -> None:
+        self._asked_by_node = {}
+
     async def alter(self, targets: Mapping[TopicPartition, Target], guard: Guard = unguarded) -> Outcomes:
         outcomes = await self._alter(targets, guard)
         replaced = [tp for tp, error in outcomes.items() if error is None and tp in self._asked_by_node]

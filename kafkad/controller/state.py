@@ -149,6 +149,11 @@ class ClusterState:
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
         self.refused = RefusedLeaderships()
 
+    def clear(self) -> None:
+        """Its term is over. What still keeps this then, as a cycle of parts that is in no collection of garbage any
+        more, keeps no topics with it."""
+        vars(self).update(vars(ClusterState()))
+
     @property
     def live(self) -> set[int]:
         return self.brokers.keys() - self.leaving

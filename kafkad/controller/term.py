@@ -147,6 +147,9 @@ class Term:
         if self._reachability is not None:
             await self._reachability.close()
         await self.active.close()
+        self.reassignments.end()
+        self._watched = {}
+        self.state.clear()
 
     async def _finalize_features(self) -> None:
         with contextlib.suppress(NodeExists):

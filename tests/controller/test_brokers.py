@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
@@ -636,6 +637,26 @@ async def test_a_term_that_has_ended_is_kept_by_nothing(cluster: Cluster) -> Non
     )
     await cluster.settle()
     assert TopicPartition("a", 2) in cluster[1].replicas, "the last term hears of it"
+
+
+@with_brokers(1, 2)
+async def test_a_term_that_has_ended_keeps_no_partitions_whatever_keeps_it(cluster: Cluster) -> None:
+    """As a cycle of its parts does that is in no collection of garbage any more."""
+    await cluster.create("a", (1,), (1,))
+    await cluster.create("gone", (1,), (1,))
+    await cluster.controller.delete_topics(["gone"], timeout_ms=1000)
+    term = cluster.controller._term
+    assert term is not None
+    known = [entry for _, entry in term.state.partitions()]
+    known += [entry for topic in term.state.deleted for entry in topic.partitions.values()]
+    assert len(known) == 4
+    known.append(PartitionEntry(PartitionAssignment(replicas=(1,))))  # which nothing else has
+    await cluster.members[1].session.delete(ControllerNode.path())
+    await cluster.settle()
+    assert cluster.controller._term is not term
+    assert len({sys.getrefcount(entry) for entry in known}) == 1
+    assert not any(vars(term.state.deleted).values())
+    assert (term._watched, term.reassignments._asked_by_node, term.deletions._settled) == ({}, {}, {})
 
 
 @with_brokers(1)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
+import sys
+import weakref
 from collections.abc import Awaitable, Callable
 
 from kafkad.controller.channel import BrokerQueue, Channel, Request, Response
@@ -54,6 +57,32 @@ class Broker(Channel):
 
     async def close(self) -> None:
         pass
+
+
+def test_a_queue_that_is_closed_leaves_nothing_to_the_collection_of_garbage() -> None:
+    """Neither itself nor the request in flight, which may name all partitions."""
+
+    class Silent(Broker):
+        async def send(self, request: Request) -> Response:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async def closed(request: Request) -> weakref.ref[BrokerQueue]:
+        broker = Silent()
+        queue = BrokerQueue(2, broker, broker.sleep, lambda: 0)
+        queue.put(request)
+        await asyncio.sleep(0)
+        await queue.close()
+        return weakref.ref(queue)
+
+    request = UpdateMetadataRequest()
+    mine = sys.getrefcount(request)
+    gc.disable()
+    try:
+        assert asyncio.run(closed(request))() is None
+        assert sys.getrefcount(request) == mine
+    finally:
+        gc.enable()
 
 
 STOP, UPDATE = StopReplicaRequest(), UpdateMetadataRequest()
