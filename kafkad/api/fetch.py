@@ -139,6 +139,8 @@ class FetchApi:
             partition = cached.partition
             assert partition is not None
             peer.prepare(FETCH, RepeatedFetch(self, request, version, frame, session, partition), partition.tp.topic)
+        if session.id == NO_SESSION:
+            at_once(session.close())
         return reply
 
     def _remember_follower(

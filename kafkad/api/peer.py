@@ -87,5 +87,6 @@ class Peer:
         if self.turn is not None:
             self.turn.leave()
             self.turn = None
-        if self.on_close is not None:
-            self.on_close()
+        on_close, self.on_close = self.on_close, None  # who is told of it knows this peer
+        if on_close is not None:
+            on_close()

@@ -27,12 +27,12 @@ class Watcher(Protocol):
 class FetchWait:
     """A fetch that found too little. `attempt(final)` answers it if it can, and says whether it did."""
 
-    __slots__ = ("_timer", "_waits", "attempt", "done", "stirred")
+    __slots__ = ("_attempt", "_timer", "_waits", "stirred")
 
     def __init__(self, waits: Waits, attempt: Callable[[bool], bool]) -> None:
         self._waits = waits
-        self.attempt = attempt
-        self.done = False
+        self._attempt: Callable[[bool], bool] | None = attempt
+        """None when it waits no more: the fetch knows its wait, and in a cycle they would stay."""
         self.stirred = False
         self._timer: Timer | None = None
 
@@ -47,13 +47,14 @@ class FetchWait:
 
     def try_now(self) -> None:
         self.stirred = False
-        if not self.done and self.attempt(False):
+        attempt = self._attempt
+        if attempt is not None and attempt(False):
             self.end()
 
     def end(self) -> None:
         """Answered, expired, or its connection is gone."""
-        if not self.done:
-            self.done = True
+        if self._attempt is not None:
+            self._attempt = None
             self._waits.fetches -= 1
             if self._timer is not None:
                 self._timer.cancel()
@@ -63,9 +64,10 @@ class FetchWait:
         self._waits.soon(self._expire)
 
     def _expire(self) -> None:
-        if not self.done:
+        attempt = self._attempt
+        if attempt is not None:
             self.end()
-            self.attempt(True)
+            attempt(True)
 
 
 class Waits:
