@@ -497,9 +497,9 @@ class TransactionMachine:
     def _bring_out(self, prepared: Transaction) -> None:
         """All markers, to each of its partitions: which have theirs already is not known after loading."""
         prepared_ms = self._clock.now_ms()
-        ending = Ending(prepared, self._coordinator_epoch(), self._clock.monotonic_ms())
         end = completed(prepared, prepared_ms)
-        ending.done = partial(self._complete, ending, fenced(end) if prepared.id in self._doubtful else end)
+        done = partial(self._complete, fenced(end) if prepared.id in self._doubtful else end)
+        ending = Ending(prepared, self._coordinator_epoch(), self._clock.monotonic_ms(), done)
         self._endings[prepared.id] = ending
         self._queues.send(ending)
 
@@ -507,7 +507,7 @@ class TransactionMachine:
         if self.transactions.get(prepared.id) is prepared:
             self._bring_out(prepared)
 
-    def _complete(self, ending: Ending, record: Transaction) -> None:
+    def _complete(self, record: Transaction, ending: Ending) -> None:
         """All markers are written."""
         if self._endings.get(record.id) is ending:
             self._write((record,), partial(self._completed, ending, record))
@@ -544,7 +544,7 @@ class TransactionMachine:
 
     def _complete_again(self, ending: Ending, record: Transaction) -> None:
         self.waits_to_complete -= 1
-        self._complete(ending, record)
+        self._complete(record, ending)
 
     # Time
 

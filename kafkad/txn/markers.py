@@ -63,10 +63,6 @@ class _Rest:
     leaderless: bool
 
 
-def _nobody_waits() -> None:
-    pass
-
-
 class Ending:
     """The markers of one prepared transaction: one attempt to bring all of them out.
 
@@ -75,7 +71,10 @@ class Ending:
 
     __slots__ = ("alarm", "begun_ms", "done", "marker", "over", "transaction", "waiting")
 
-    def __init__(self, prepared: Transaction, coordinator_epoch: int, begun_ms: float) -> None:
+    def __init__(
+        self, prepared: Transaction, coordinator_epoch: int, begun_ms: float, done: Callable[[Ending], None]
+    ) -> None:
+        """`done` is called with it once, when all partitions have their markers; holding it would make a cycle."""
         self.transaction = prepared
         self.marker = Marker(
             prepared.producer_id, prepared.epoch, prepared.commits, coordinator_epoch, prepared.version, ()
@@ -83,8 +82,7 @@ class Ending:
         self.waiting = set(prepared.partitions)
         """The partitions that still lack their marker."""
         self.begun_ms = begun_ms
-        self.done: Callable[[], None] = _nobody_waits
-        """Called once, when all partitions have their markers."""
+        self.done = done
         self.over = False
         self.alarm: Timer | None = None
 
@@ -278,7 +276,7 @@ class MarkerQueues:
 def _end_if_done(ending: Ending) -> None:
     if not ending.waiting and not ending.over:
         ending.drop()
-        ending.done()
+        ending.done(ending)
 
 
 _Settle = Callable[[Ending, TopicPartition, int, ErrorCode], None]

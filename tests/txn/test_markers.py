@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import Any
 
+import pytest
+
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.net.client import LinkError
@@ -17,6 +19,7 @@ from kafkad.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tests.cycles import none_left
 from tests.fakes import turns
 from tests.txn.life import ELSEWHERE, HERE, Life, scenario
 
@@ -39,6 +42,26 @@ async def test_a_leader_that_cannot_now_is_asked_again() -> None:
         life.codes.clear()
         life.advance(200)
         assert life.known().state is State.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_transaction_that_is_over_has_left_nothing_in_cycles(waits: bool) -> None:
+    @scenario
+    async def ended() -> None:
+        life = Life()
+        producer = await life.new()
+        with none_left():
+            life.add(producer, 0, 1)
+            if waits:
+                life.codes[T1] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            life.end(producer, True)
+            assert (life.known().state is State.PREPARE_COMMIT) == waits
+            life.advance(2_000)  # it is told that it waits
+            life.codes.clear()
+            life.advance(2_000)
+            assert life.known().state is State.COMPLETE_COMMIT
+
+    ended()
 
 
 @scenario
@@ -216,7 +239,7 @@ async def test_an_internal_error_at_the_end_of_a_transaction_keeps_no_other_from
         life.ask(AddPartitions(*producer, [T0], 0), name)
     for name in "ab":
         life.ask(End(*life.known(name)[1:3], True), name)
-    life.machine._endings["a"].done = lambda: 1 / 0  # type: ignore[assignment, return-value]
+    life.machine._endings["a"].done = lambda ending: 1 / 0  # type: ignore[assignment, return-value]
     await turns()
     life.ask(End(*producer, True), "c")
     await other.answer(NONE)
