@@ -2,14 +2,15 @@
 
 They are for objects in a cycle, of which a broker makes few: the rest is freed at once, when nothing uses it any more.
 A collection looks through all objects, and comes again and again while they become more. What has been looked through
-once may be left out of all later ones (it is "frozen"): it is still freed when nothing uses it, unless it has got into
-a cycle by then.
+once may be left out of later ones (it is "frozen"): it is still freed when nothing uses it, unless it has got into a
+cycle by then. That is found by a complete collection, which looks through the frozen as well.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from time import thread_time
 from typing import Any, Final
@@ -23,26 +24,56 @@ Python's last threshold is 10: so many new objects at a time that looking throug
 def keep_collections_short() -> None:
     """For the rest of the life of this process: what a long collection has looked through is in no later one."""
     gc.set_threshold(*_THRESHOLDS)
-    gc.callbacks.append(FreezingAfterLong())
+    gc.callbacks.append(_of_this_process)
 
 
 class FreezingAfterLong:
     """A callback of `gc`. Where collections are short there is nothing to gain, and cycles are still found.
 
+    When the memory has doubled since the last complete collection, the next one of all generations is complete. Of them
+    a process that keeps nothing in cycles has few in its life, whatever it is used for.
     Time for which the processor did something else does not count.
     """
 
-    def __init__(self, now: Callable[[], float] = thread_time) -> None:
+    def __init__(
+        self, now: Callable[[], float] = thread_time, blocks: Callable[[], int] = sys.getallocatedblocks
+    ) -> None:
+        """`blocks`: the memory of Python's objects. To count those that are frozen would take 60 ms for a million."""
         self._now = now
+        self._blocks = blocks
         self._begun = 0.0
+        self._blocks_then = blocks()
+        """After the last complete collection, and of what has been made since that needs none."""
+        self._is_complete = False
+        """The present collection of all generations, or the next one."""
 
     def __call__(self, phase: str, of: dict[str, Any]) -> None:
         if of["generation"] < 2:
             return
         if phase == "start":
+            if self._is_complete:
+                gc.unfreeze()
             self._begun = self._now()
-        elif self._now() - self._begun > _LONG_S:
+        else:
+            self._ended(self._now() - self._begun > _LONG_S)
+
+    def _ended(self, was_long: bool) -> None:
+        if was_long:
             gc.freeze()
+        if was_long or self._is_complete:
+            blocks = self._blocks()
+            if self._is_complete:
+                self._blocks_then = blocks
+            self._is_complete = blocks > 2 * self._blocks_then
+
+    def made(self, before: int) -> None:
+        """What was made since there were so many blocks stays, and is in no cycle: no reason to look through all.
+        Works that went on side by side count each other's, but never more than there is."""
+        blocks = self._blocks()
+        self._blocks_then = max(self._blocks_then, min(self._blocks_then + blocks - before, blocks))
+
+
+_of_this_process: Final = FreezingAfterLong()
 
 
 @contextlib.contextmanager
@@ -50,9 +81,11 @@ def no_collections(freezes: Callable[[], bool] = lambda: True) -> Iterator[None]
     """For work that makes many objects that stay, with no cycles among them: they are in no collection, neither during
     the work nor later, if `freezes` says at its end that they are many enough."""
     gc.disable()
+    before = sys.getallocatedblocks()
     try:
         yield
     finally:
         if freezes():
             gc.freeze()
+            _of_this_process.made(before)
         gc.enable()

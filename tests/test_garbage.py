@@ -1,8 +1,9 @@
-"""Garbage collections of Python: what a long one has looked through is in no later one."""
+"""Garbage collections of Python: what a long one has looked through is in no later one, but for complete ones."""
 
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -15,16 +16,17 @@ NEWEST = {"generation": 0, "collected": 0, "uncollectable": 0}
 
 @pytest.fixture(autouse=True)
 def nothing_frozen() -> Iterator[None]:
-    """Also not by another test, or afterwards."""
+    """Also not by another test; afterwards all is, as before the first one: other tests are to be quick."""
     gc.unfreeze()
     yield
-    gc.unfreeze()
+    gc.freeze()
 
 
 class Collections:
     def __init__(self) -> None:
         self.now = 0.0
-        self.callback = FreezingAfterLong(lambda: self.now)
+        self.blocks = 1_000
+        self.callback = FreezingAfterLong(lambda: self.now, lambda: self.blocks)
 
     def collect(self, of: dict[str, int], seconds: float) -> None:
         self.callback("start", of)
@@ -45,12 +47,78 @@ def test_after_a_short_collection_or_of_a_younger_generation_all_is_as_before(
     assert gc.get_freeze_count() == 0
 
 
+def is_complete(collections: Collections) -> bool:
+    """The next collection looks through what is frozen."""
+    collections.callback("start", OLDEST)
+    return gc.get_freeze_count() == 0
+
+
+def test_a_collection_is_complete_when_the_memory_has_doubled_since_the_last_one() -> None:
+    collections = Collections()
+    gc.freeze()
+    seen = []
+    for blocks in (1_900, 2_100, 3_000, 5_900, 6_100, 1_000, 2_500):
+        seen.append(is_complete(collections))
+        collections.now += 0.02
+        collections.blocks = blocks
+        collections.callback("stop", OLDEST)
+    assert seen == [False, False, True, False, False, True, False]
+
+
+def test_what_a_complete_collection_has_looked_through_is_in_no_later_one_if_it_was_long() -> None:
+    for seconds in (0.001, 0.02):
+        collections = Collections()
+        collections.collect(OLDEST, 0.02)
+        collections.blocks = 2_100
+        collections.collect(OLDEST, 0.02)
+        collections.collect(OLDEST, seconds)
+        assert (gc.get_freeze_count() > 0) == (seconds > 0.005)
+
+
+def test_memory_that_work_has_taken_for_what_stays_is_no_reason_for_a_complete_one() -> None:
+    collections = Collections()
+    collections.blocks = 5_000
+    collections.callback.made(before=2_000)
+    collections.callback.made(before=1_000)
+    collections.blocks = 9_900
+    collections.collect(OLDEST, 0.02)
+    assert not is_complete(collections)
+    collections.blocks = 10_100
+    collections.collect(OLDEST, 0.02)
+    assert is_complete(collections), "it went on side by side, and is not counted twice"
+
+
+class Node:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_has_got_into_a_cycle_after_it_was_frozen_is_freed_by_a_complete_collection() -> None:
+    collections = Collections()
+    node = Node()
+    left = weakref.ref(node)
+    collections.collect(OLDEST, 0.02)
+    del node
+    gc.collect()
+    assert left() is not None
+    collections.blocks = 2_100
+    collections.collect(OLDEST, 0.02)
+    gc.callbacks.append(collections.callback)
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.remove(collections.callback)
+    assert left() is None
+
+
 @pytest.mark.parametrize("many", [True, False])
-def test_work_that_makes_objects_that_stay(many: bool) -> None:
+def test_work_that_makes_objects_that_stay(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(FreezingAfterLong, "made", lambda _, before: made.append(before))
     with no_collections(lambda: many):
         assert not gc.isenabled()
     assert gc.isenabled()
-    assert (gc.get_freeze_count() > 0) == many
+    assert (gc.get_freeze_count() > 0, bool(made)) == (many, many)
 
 
 def test_collections_go_on_after_work_that_failed() -> None:
