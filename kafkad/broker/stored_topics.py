@@ -8,7 +8,7 @@ from functools import partial
 from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore
 from kafkad.meta.znodes import TOPICS, Topic
-from kafkad.names import NO_TOPIC_ID, TopicId
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
 
 class StoredTopics(Mapping[str, Topic | None]):
@@ -35,9 +35,10 @@ class StoredTopics(Mapping[str, Topic | None]):
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def id_of(self, name: str) -> TopicId:
-        topic = self.get(name)
-        return NO_TOPIC_ID if topic is None else topic.topic_id
+    def id_of(self, topic_partition: TopicPartition) -> TopicId:
+        """That of its topic; NO_TOPIC_ID for a partition that the store does not have."""
+        topic = self.get(topic_partition.topic)
+        return NO_TOPIC_ID if topic is None or topic_partition.partition not in topic.partitions else topic.topic_id
 
     def take(self, name: str, node: bytes) -> Topic | None:
         """Forget the topic, and return it if it has been decoded, of this node."""

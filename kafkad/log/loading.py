@@ -28,7 +28,7 @@ from kafkad.log.partition_files import MOVED
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, some
 
 ConfigFor = Callable[[str], LogConfig]
-IdOf = Callable[[str], TopicId]
+IdOf = Callable[[TopicPartition], TopicId]
 
 
 class DuplicatePartitionError(Exception):
@@ -78,7 +78,7 @@ class Loader:
         self.deleted: list[str] = []
         self.strays: list[str] = []
         self.foreign: list[str] = []
-        """Directories of topics that nobody knows, with names of partitions and none in them."""
+        """Directories with names of partitions that nobody knows, and none in them."""
         self.mended: list[str] = []
 
     def load(self, config_for: ConfigFor) -> None:
@@ -231,7 +231,7 @@ class Loader:
 
     def _is_foreign(self, directory: LogDirectory, partition: FoundPartition) -> bool:
         topic_partition, kind = partition.name
-        if kind is not Kind.CURRENT or self._id_of(topic_partition.topic) != NO_TOPIC_ID:
+        if kind is not Kind.CURRENT or self._id_of(topic_partition) != NO_TOPIC_ID:
             return False
         return not directory.holds_a_partition(partition)
 
@@ -247,7 +247,7 @@ class Loader:
             raise directory.storage_error(f"reading {path}", error) from error
         if topic_id is not None:
             return topic_id
-        stored = self._id_of(partition.name.topic_partition.topic)
+        stored = self._id_of(partition.name.topic_partition)
         if stored != NO_TOPIC_ID:
             directory.write_id(partition.path, stored)
             self.mended.append(path)

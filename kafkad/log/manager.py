@@ -140,13 +140,13 @@ class LogManager:
         self,
         config_for: ConfigFor,
         progress: Callable[[LoadingProgress], None] | None = None,
-        id_of: IdOf = lambda topic: NO_TOPIC_ID,
+        id_of: IdOf = lambda topic_partition: NO_TOPIC_ID,
     ) -> None:
         """Open every log. DuplicatePartitionError; NoLogDirectoryError if no directory is left; LoadingStopped from
         `progress`.
 
-        `id_of` a topic is what the metadata store says: where a crash left no `partition.metadata`, or half of one,
-        it is mended with that (`mended` says where).
+        `id_of` a partition is its topic's by the metadata store, or NO_TOPIC_ID for a partition that this does not
+        have: where a crash left no `partition.metadata`, or half of one, it is mended with that (`mended` says where).
         """
         loader = Loader(
             self.live,

@@ -21,13 +21,14 @@ from kafkad.config import load as load_config
 from kafkad.controller.adoption import AdoptedTopic, adopt
 from kafkad.controller.registration import prepare
 from kafkad.log.directories import BrokenPartition, ForeignDirectoryError
+from kafkad.log.loading import IdOf
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.security_znodes import Acls
 from kafkad.meta.store import ensure_path
 from kafkad.meta.znodes import TOPICS, Config, Partition, ProducerIdBlock, Topic, TopicDeletion
 from kafkad.model import PartitionState
-from kafkad.names import GROUPS_TOPIC, TopicPartition, id_text
+from kafkad.names import GROUPS_TOPIC, NO_TOPIC_ID, TopicPartition, id_text
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.fakes import FakeClock, FaultyFiles
 from tests.one_broker import CLUSTER_ID, NoSync
@@ -45,11 +46,13 @@ def new_store() -> EmbeddedSession:
 
 
 @contextmanager
-def logs_in(*directories: Path, clock: FakeClock | None = None) -> Iterator[LogManager]:
+def logs_in(
+    *directories: Path, clock: FakeClock | None = None, id_of: IdOf = lambda tp: NO_TOPIC_ID
+) -> Iterator[LogManager]:
     logs = LogManager([str(directory) for directory in directories], NoSync(), clock or FakeClock())
     logs.lock()
     logs.claim(CLUSTER_ID, BROKER)
-    logs.load(lambda topic: LogConfig())
+    logs.load(lambda topic: LogConfig(), id_of=id_of)
     try:
         yield logs
     finally:
@@ -147,7 +150,7 @@ def test_a_start_decodes_each_topic_once_and_hands_it_on(tmp_path: Path, monkeyp
             return decode(data)
 
         monkeypatch.setattr(Topic, "decode", decode_counted)
-        assert (stored.id_of("a"), stored.id_of("none")) == (A, bytes(16))
+        assert [stored.id_of(tp) for tp in (A0, A1, TopicPartition("none", 0))] == [A, bytes(16), bytes(16)]
         asyncio.run(take_over(store, stored, BROKER, logs, CONFIG))
         nodes = {name: asyncio.run(store.get(Topic.path(name)))[0] for name in ("a", "b")}
         taken = stored.take("a", nodes["a"])
@@ -307,6 +310,33 @@ def test_a_directory_that_is_only_named_like_a_partition_is_left_alone_and_named
     assert sorted(told.rpartition(": ")[2].split(", ")) == sorted(str(tmp_path / name) for name in foreign)
 
 
+def test_a_directory_beside_a_known_topic_that_is_only_named_like_its_partition_is_left_alone(tmp_path: Path) -> None:
+    store = new_store()
+    adopted_before(store, (A0, A))
+    written_by_others(tmp_path, (A0, A))
+    own = tmp_path / "a-30"
+    own.mkdir()
+    (own / "notes.txt").touch()
+    stored = asyncio.run(StoredTopics.read(store))
+    with logs_in(tmp_path, id_of=stored.id_of) as logs:
+        assert logs.foreign == [str(own)]
+        assert not taken_over(store, logs)
+    assert sorted(topic(store, "a").partitions) == [0]
+    assert [path.name for path in own.iterdir()] == ["notes.txt"]
+
+
+def test_a_partition_that_the_store_does_not_know_is_given_no_topic_id(tmp_path: Path) -> None:
+    """It may be of another topic of that name, or of none."""
+    store = new_store()
+    adopted_before(store, (A0, A))
+    for name in ("a-0", "a-20241130"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / SEGMENT).touch()
+    with logs_in(tmp_path, id_of=asyncio.run(StoredTopics.read(store)).id_of) as logs:
+        assert logs.mended == [f"{tmp_path}/a-0/partition.metadata"]
+    assert not (tmp_path / "a-20241130" / "partition.metadata").exists()
+
+
 @pytest.mark.parametrize("file", [SEGMENT, "partition.metadata"])
 def test_a_segment_or_an_id_makes_a_partition(tmp_path: Path, file: str) -> None:
     store = new_store()
@@ -338,7 +368,7 @@ def test_a_known_partition_that_a_crash_has_left_without_any_file_is_opened(tmp_
     (tmp_path / "a-0").mkdir()
     logs = LogManager([str(tmp_path)], NoSync(), FakeClock())
     logs.lock()
-    logs.load(lambda topic: LogConfig(), id_of=lambda topic: A)
+    logs.load(lambda topic: LogConfig(), id_of=lambda tp: A)
     assert (list(logs.logs), logs.foreign) == ([A0], [])
     logs.close()
 

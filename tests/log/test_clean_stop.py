@@ -330,7 +330,7 @@ def test_a_log_without_a_topic_id_is_not_in_it(disks: tuple[Path, Path]) -> None
     manager.close()
     again = LogManager([str(disks[0])], Files(), FakeClock())
     again.lock()
-    again.load(config_for, id_of=lambda topic: TOPIC_ID)
+    again.load(config_for, id_of=lambda tp: TOPIC_ID)
     assert again.logs[T0].topic_id == TOPIC_ID
 
 

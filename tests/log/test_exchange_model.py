@@ -48,7 +48,7 @@ class History:
         self._manager = LogManager([str(self._root / name) for name in "ab"], self._files, FakeClock())
         self._manager.lock()
         self._manager.claim("cluster", 1)
-        self._manager.load(lambda topic: CONFIG, id_of=lambda topic: TOPIC_ID)
+        self._manager.load(lambda topic: CONFIG, id_of=lambda tp: TOPIC_ID)
         self._moves = Moves(self._manager)
         self._waiting: list[Callable[[], None]] = []
         """Work in threads, and then what the loop does with its end."""

@@ -772,7 +772,7 @@ def test_a_topic_id_that_a_crash_tore_is_taken_from_the_metadata_store(
     metadata.unlink() if left is None else metadata.write_bytes(left)
     again = LogManager([str(disks[0])], Files(), FakeClock())
     again.lock()
-    again.load(config_for, id_of={"t": TOPIC_ID}.__getitem__)
+    again.load(config_for, id_of={T0: TOPIC_ID}.__getitem__)
     assert again.mended == [str(metadata)]
     assert metadata.read_bytes() == whole
     log = again.get(T0)
