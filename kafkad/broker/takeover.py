@@ -13,7 +13,7 @@ from kafkad.broker.identity import StartError, known_directories
 from kafkad.broker.stored_topics import StoredTopics
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import Config
-from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics, lead_no_earlier
+from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics, is_new, lead_no_earlier
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.producer_ids import pass_over_known
 from kafkad.log.checkpoint import META_PROPERTIES, PARTITION_METADATA
@@ -84,7 +84,7 @@ async def take_over(
     the same names, and later leader epochs. `stored` are the topics that it has.
 
     Returns topics that were not adopted, with a directory of each. StartError where there are partitions to be adopted,
-    and a log directory is offline that may have more of them; and where a store without topics cannot get all of them.
+    and a log directory is offline that may have more of them; and where a new store cannot get all of them.
     """
     here = [*logs.logs, *logs.broken]
     states = dict(zip(here, await store.get_many([Partition.path(*tp) for tp in here]), strict=True))
@@ -98,7 +98,7 @@ async def take_over(
     adopting = [tp for tp in unknown if tp.topic in adopted]
     _refuse_offline(logs.directories, adopting)
     _refuse_unopened(logs, adopting)
-    if refused and not stored:
+    if refused and await is_new(store):
         raise StartError("; ".join(refused))
     for reason in refused:
         log.error("%s", reason)

@@ -16,7 +16,7 @@ from kafkad.controller.producer_ids import pass_over
 from kafkad.controller.topics import new_partition
 from kafkad.meta.readable import readable
 from kafkad.meta.store import Create, Delete, MetaStore, Operation, Set, Stat, subtree
-from kafkad.meta.znodes import TOPICS, Config, Partition, Topic
+from kafkad.meta.znodes import TOPICS, Config, ControllerEpoch, Partition, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
@@ -48,6 +48,11 @@ class AdoptedTopic(NamedTuple):
     def missing(self) -> list[int]:
         """Partitions that must have been elsewhere: they are made, empty."""
         return [p for p in self.new if p not in self.latest_epochs]
+
+
+async def is_new(store: MetaStore) -> bool:
+    """True before the first start with this store has got as far as a controller: until then nobody relies on it."""
+    return await store.exists(ControllerEpoch.PATH) is None
 
 
 async def has_topics(store: MetaStore) -> bool:

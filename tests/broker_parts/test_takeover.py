@@ -26,7 +26,7 @@ from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.security_znodes import Acls
 from kafkad.meta.store import ensure_path
-from kafkad.meta.znodes import TOPICS, Config, Partition, ProducerIdBlock, Topic, TopicDeletion
+from kafkad.meta.znodes import TOPICS, Config, ControllerEpoch, Partition, ProducerIdBlock, Topic, TopicDeletion
 from kafkad.model import PartitionState
 from kafkad.names import GROUPS_TOPIC, NO_TOPIC_ID, TopicPartition, id_text
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
@@ -92,6 +92,7 @@ def written_by_others(directory: Path, *partitions: tuple[TopicPartition, bytes]
 def adopted_before(store: EmbeddedSession, *partitions: tuple[TopicPartition, bytes]) -> None:
     topics = [AdoptedTopic(tp.topic, topic_id, {tp.partition: 0}) for tp, topic_id in partitions]
     asyncio.run(adopt(store, BROKER, topics, 0))
+    asyncio.run(ensure_path(store, ControllerEpoch.PATH))
 
 
 def claimed(store: EmbeddedSession, *directories: Path, alone: bool = True) -> None:
@@ -223,6 +224,20 @@ def test_a_first_start_with_a_copy_of_a_partition_is_refused(tmp_path: Path) -> 
     with logs_in(tmp_path) as logs:
         taken_over(store, logs)
     assert names(store) == ["a", "b"]
+
+
+def test_a_start_after_the_first_goes_on_without_what_cannot_be_adopted(tmp_path: Path) -> None:
+    """Also where all topics have been deleted meanwhile."""
+    store = new_store()
+    written_by_others(tmp_path, (TopicPartition("a", 20241130), A))
+    for _ in range(2):
+        with logs_in(tmp_path) as logs, pytest.raises(StartError, match="a is not adopted"):
+            taken_over(store, logs)
+        claimed(store, tmp_path)
+    asyncio.run(ensure_path(store, ControllerEpoch.PATH))
+    with logs_in(tmp_path) as logs:
+        assert taken_over(store, logs) == {"a": f"{tmp_path}/a-20241130"}
+    assert not names(store)
 
 
 def test_a_partition_that_cannot_be_opened_is_adopted_in_its_leader_epoch(tmp_path: Path) -> None:
