@@ -41,7 +41,7 @@ from kafkad.exit_status import BAD_CONFIGURATION, FAILED
 from kafkad.garbage import no_collections
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
-from kafkad.log.files import chown_advice
+from kafkad.log.files import owner_advice
 from kafkad.log.loading import DuplicatePartitionError, LoadingStopped
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.log.open_files import LimitedFiles
@@ -299,7 +299,7 @@ class Daemon:
                     self._threads.others, EmbeddedStore.open, directory, self._clock
                 )
         except OSError as error:
-            problem = f"{error.filename or directory}: {error.strerror}{chown_advice(error, directory)}"
+            problem = f"{error.filename or directory}: {error.strerror}{owner_advice(error, directory)}"
             raise StartError(f"cannot open the metadata store: {problem}; see kafkad.metadata.dir, log.dirs") from error
         store.is_starting = True
         store.when_broken = self._store_broke

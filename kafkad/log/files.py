@@ -258,12 +258,12 @@ def failure(doing: str, error: OSError, directory: str) -> str:
     """What failed, with the file, if that is known and `doing` does not name it; and what to do. `directory` is the one
     that is kafkad's, with all that is in it."""
     file = error.filename if isinstance(error.filename, str) and error.filename not in doing else ""
-    return ": ".join(filter(None, (doing, file, error.strerror or str(error)))) + chown_advice(error, directory)
+    return ": ".join(filter(None, (doing, file, error.strerror or str(error)))) + owner_advice(error, directory)
 
 
-def chown_advice(error: OSError, directory: str) -> str:
-    """Whose the file is, if it is another user's. The first of the directories above it that can be looked at is in
-    the way, if it cannot."""
+def owner_advice(error: OSError, directory: str) -> str:
+    """Whose the file is, if it is another user's, and what to do about it. The first of the directories above it that
+    can be looked at is in the way, if it cannot. `directory` may be missing yet, or out of sight."""
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
         return ""
     path = os.path.abspath(error.filename)
@@ -273,8 +273,14 @@ def chown_advice(error: OSError, directory: str) -> str:
     if owner == os.geteuid():
         return ""
     user = _user(os.geteuid())
-    command = f"chown -R {user} {shlex.quote(directory)}"
-    return f" ({path} belongs to {_user(owner)}, and kafkad runs as {user}: {command})"
+    told = f"{path} belongs to {_user(owner)}, and kafkad runs as {user}"
+    ours = os.path.abspath(directory)
+    if path == ours or os.path.commonpath((path, ours)) != path:
+        return f" ({told}: chown -R {user} {shlex.quote(ours)})"
+    if os.access(path, os.X_OK):
+        return f" ({told}: install -d -o {user} {shlex.quote(ours)})"
+    above = shlex.quote(path)
+    return f" ({told}, whom it has to let pass: setfacl -m u:{user}:x {above}, or chmod o+x {above})"
 
 
 def _user(uid: int) -> str:
