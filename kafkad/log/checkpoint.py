@@ -141,9 +141,10 @@ def write_topic_id(path: str, topic_id: bytes, files: Files, *, durable: bool = 
 
 @dataclass(frozen=True, kw_only=True)
 class MetaProperties:
-    """The identity of a log directory. `others` are properties that kafkad has no use for and keeps."""
+    """The identity of a log directory; None for what it does not say, which its next broker fills in, as Kafka does.
+    `others` are properties that kafkad has no use for and keeps."""
 
-    broker_id: int
+    broker_id: int | None
     cluster_id: str | None
     others: tuple[tuple[str, str], ...] = ()
 
@@ -168,9 +169,8 @@ def read_meta_properties(path: str, files: Files) -> MetaProperties | None:
         raise KraftError(path, line_of["version"], found, KRAFT_REMEDY)
     if version != "0":
         raise CheckpointError(path, line_of["version"], f"version {version} where 0 was expected")
-    if "broker.id" not in properties:
-        raise CheckpointError(path, max(len(lines), 1), "there is no broker.id")
-    broker_id = _number(path, line_of["broker.id"], properties.pop("broker.id"))
+    broker = properties.pop("broker.id", None)
+    broker_id = None if broker is None else _number(path, line_of["broker.id"], broker)
     cluster_id = properties.pop("cluster.id", None)
     return MetaProperties(broker_id=broker_id, cluster_id=cluster_id, others=tuple(properties.items()))
 
@@ -178,10 +178,9 @@ def read_meta_properties(path: str, files: Files) -> MetaProperties | None:
 def encode_meta_properties(meta: MetaProperties, now_ms: int) -> bytes:
     """As Java's Properties would store it, date and all."""
     date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
-    properties = [("broker.id", str(meta.broker_id)), ("version", "0")]
-    if meta.cluster_id is not None:
-        properties.append(("cluster.id", meta.cluster_id))
-    lines = ["#", f"#{date}", *(f"{name}={_escaped(value)}" for name, value in (*properties, *meta.others))]
+    broker_id = None if meta.broker_id is None else str(meta.broker_id)
+    properties = (("broker.id", broker_id), ("version", "0"), ("cluster.id", meta.cluster_id), *meta.others)
+    lines = ["#", f"#{date}", *(f"{name}={_escaped(value)}" for name, value in properties if value is not None)]
     return "".join(f"{line}\n" for line in lines).encode()
 
 

@@ -133,7 +133,7 @@ class LogDirectory:
         """Make it this broker's, or find that it is. ForeignDirectoryError, StorageError."""
         self.refuse_foreign(cluster_id, broker_id)
         meta = self.meta
-        if meta is not None and meta.cluster_id is not None:
+        if meta is not None and None not in (meta.cluster_id, meta.broker_id):
             return
         others = meta.others if meta is not None else ()
         self.meta = MetaProperties(broker_id=broker_id, cluster_id=cluster_id, others=others)
@@ -152,7 +152,7 @@ class LogDirectory:
                 f"{path} says that this directory belongs to cluster {meta.cluster_id}, but this broker is in "
                 f"cluster {cluster_id}. Check log.dirs, and the metadata store."
             )
-        if meta.broker_id != broker_id:
+        if meta.broker_id not in (None, broker_id):
             raise ForeignDirectoryError(
                 f"{path} says that this directory belongs to broker {meta.broker_id}, but this is broker {broker_id}. "
                 "Check broker.id and log.dirs."

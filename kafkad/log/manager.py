@@ -105,11 +105,13 @@ class LogManager:
     def identity(self) -> tuple[str | None, int | None]:
         """The cluster id and broker id that the directories were used with; None where they do not say."""
         metas = [directory.meta for directory in self.live if directory.meta is not None]
-        cluster_ids = [meta.cluster_id for meta in metas if meta.cluster_id is not None]
-        return (cluster_ids[0] if cluster_ids else None), (metas[0].broker_id if metas else None)
+        cluster_ids = (meta.cluster_id for meta in metas if meta.cluster_id is not None)
+        broker_ids = (meta.broker_id for meta in metas if meta.broker_id is not None)
+        return next(cluster_ids, None), next(broker_ids, None)
 
     def claim(self, cluster_id: str, broker_id: int) -> None:
-        """Write into new directories whose they are. ForeignDirectoryError for those of another cluster or broker."""
+        """Write into directories whose they are, where they do not say it. ForeignDirectoryError for those of another
+        cluster or broker."""
         for directory in self.live:
             try:
                 directory.claim(cluster_id, broker_id, self.clock.now_ms())

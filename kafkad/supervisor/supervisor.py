@@ -178,7 +178,7 @@ class Supervisor:
             )
         first = self._config.broker_id
         if first < 0:
-            first = known[0].broker_id if known else 0
+            first = next((meta.broker_id for meta in known if meta.broker_id is not None), 0)
         ids = range(first, first + self._config.int("kafkad.brokers"))
         problem = await partitions_left_behind(session, self._config.log_dirs, ids)
         if problem is not None:

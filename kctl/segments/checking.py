@@ -404,7 +404,7 @@ def _of_other_cluster(directory: LogDirectory, known: LogDirectory) -> Finding:
 def _owner(directory: str) -> Owner | None:
     with suppress(checkpoint.CheckpointError, OSError):  # `check_directory` tells of it
         meta = checkpoint.read_meta_properties(os.path.join(directory, checkpoint.META_PROPERTIES), FILES)
-        if meta is not None:
+        if meta is not None and meta.broker_id is not None:
             return Owner(meta.cluster_id, meta.broker_id)
     above, name = os.path.split(os.path.abspath(directory))
     return Owner(None, int(name)) if os.path.basename(above) == BROKERS and name.isdecimal() else None

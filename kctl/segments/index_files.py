@@ -116,7 +116,8 @@ def _meta_properties(path: str) -> Rows:
     os.stat(path)
     meta = checkpoint.read_meta_properties(path, FILES)
     assert meta is not None  # it is there
-    properties = (("broker.id", str(meta.broker_id)), ("cluster.id", meta.cluster_id), *meta.others)
+    broker_id = None if meta.broker_id is None else str(meta.broker_id)
+    properties = (("broker.id", broker_id), ("cluster.id", meta.cluster_id), *meta.others)
     return [{"name": name, "value": value} for name, value in properties]
 
 

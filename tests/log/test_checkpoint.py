@@ -64,6 +64,20 @@ def test_meta_properties_without_a_version_are_of_version_0_as_for_kafka(tmp_pat
     assert checkpoint.read_meta_properties(str(path), FILES) == MetaProperties(broker_id=1, cluster_id="x")
 
 
+@pytest.mark.parametrize(
+    ("content", "cluster"), [("", None), ("#\n", None), ("cluster.id=x\n", "x"), ("version=0\ncluster.id=x\n", "x")]
+)
+def test_meta_properties_need_not_say_whose_they_are_as_for_kafka(
+    tmp_path: Path, content: str, cluster: str | None
+) -> None:
+    path = tmp_path / checkpoint.META_PROPERTIES
+    path.write_text(content)
+    meta = MetaProperties(broker_id=None, cluster_id=cluster)
+    assert checkpoint.read_meta_properties(str(path), FILES) == meta
+    checkpoint.write_meta_properties(str(path), meta, WRITTEN_AT_MS, FILES)
+    assert checkpoint.read_meta_properties(str(path), FILES) == meta
+
+
 def test_a_file_that_is_not_there_says_nothing(tmp_path: Path) -> None:
     path = str(tmp_path / "missing")
     assert checkpoint.read_offsets(path, FILES) == {}
@@ -111,9 +125,6 @@ def test_a_broken_checkpoint_is_named_with_its_line_and_left_alone(
     [
         ("version=1\nnode.id=3\ncluster.id=x\n", "KRaft"),
         ("version=7\nbroker.id=1\n", "version 7"),
-        ("cluster.id=x\n", "no broker.id"),
-        ("", "line 1: there is no broker.id"),
-        ("version=0\ncluster.id=x\n", "no broker.id"),
         ("version=0\nbroker.id=one\n", "'one'"),
     ],
 )

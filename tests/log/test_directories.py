@@ -49,6 +49,22 @@ def test_directories_of_another_cluster_or_broker_are_refused(disks: tuple[Path,
             directory.release()
 
 
+@pytest.mark.parametrize("content", ["", "version=0\ncluster.id=cluster\n", "version=0\nbroker.id=1\n"])
+def test_what_a_directory_does_not_say_of_its_broker_is_filled_in(disks: tuple[Path, Path], content: str) -> None:
+    for disk in disks:
+        started(disk).close()
+    properties = disks[0] / "meta.properties"
+    whole = properties.read_text()
+    properties.write_text(content)
+    manager = LogManager([str(disk) for disk in disks], Files(), FakeClock())
+    manager.lock()
+    assert manager.identity() == ("cluster", 1), "the other one says it"
+    manager.claim("cluster", 1)
+    assert properties.read_text() == whole
+    for directory in manager.live:
+        directory.release()
+
+
 @pytest.mark.parametrize(("name", "content"), [("__cluster_metadata-0", None), ("meta.properties", "version=1\n")])
 @pytest.mark.parametrize("others", [[], ["new"]])
 def test_a_directory_of_a_kafka_in_kraft_mode_ends_the_start(
