@@ -19,7 +19,7 @@ from kafkad.broker.connection_limits import ConnectionLimits
 from kafkad.broker.identity import StartError, choose_broker_id, claim_directories, login_secret
 from kafkad.broker.settings import Settings
 from kafkad.broker.stored_topics import StoredTopics
-from kafkad.broker.takeover import refuse_partial_adoption, take_over, tell_of_foreign, tell_of_mended
+from kafkad.broker.takeover import refuse_partial_adoption, take_over, tell_of_foreign, tell_of_kraft, tell_of_mended
 from kafkad.clock import Clock
 from kafkad.cluster.configs import DynamicConfigs
 from kafkad.config import Config, ConfigError
@@ -155,6 +155,7 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
         await asyncio.get_running_loop().run_in_executor(platform.threads.others, read)
         tell_of_mended(logs)
         tell_of_foreign(logs)
+        tell_of_kraft(logs)
         if platform.links is not None:
             identity.stored_topics = StoredTopics({})
         else:

@@ -335,6 +335,17 @@ def tell_of_foreign(logs: LogManager) -> None:
         )
 
 
+def tell_of_kraft(logs: LogManager) -> None:
+    left = [path for directory in logs.live if (path := directory.kraft_metadata) is not None]
+    if left:
+        log.warning(
+            "a migration to KRaft that was rolled back has left these, for %s is of a Kafka with ZooKeeper. They are "
+            "left alone; move them out of the log directories: %s",
+            META_PROPERTIES,
+            some(left),
+        )
+
+
 def tell_of_offline(directory: LogDirectory, lost: list[TopicPartition]) -> None:
     """Logs a directory that cannot be used at the start; the replica manager logs later failures."""
     log.error("%s; %s is offline until the broker restarts", directory.failure, directory.path)

@@ -28,7 +28,7 @@ DAMAGED_OFFSETS = "damaged-offset-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 KRAFT_METADATA = "__cluster_metadata-0"
-"""Of a Kafka in KRaft mode; no topic here has this name."""
+"""Of a Kafka in KRaft mode, or of one that has come back from it; no topic here has this name."""
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)

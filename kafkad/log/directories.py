@@ -109,8 +109,8 @@ class LogDirectory:
             raise ForeignDirectoryError(str(error)) from None
         except OSError as error:
             raise self.storage_error(f"reading {self._file(checkpoint.META_PROPERTIES)}", error) from error
-        kraft = self._file(checkpoint.KRAFT_METADATA)
-        if os.path.exists(kraft):
+        kraft = self.kraft_metadata
+        if kraft is not None and (self.meta is None or self.meta.broker_id is None):
             raise ForeignDirectoryError(f"{kraft} is of a Kafka in KRaft mode. {checkpoint.KRAFT_REMEDY}.")
 
     def release(self) -> None:
@@ -182,12 +182,19 @@ class LogDirectory:
         """A partition's entry in the checkpoint file `name`."""
         return self._checkpoints[name].offsets.get(topic_partition)
 
+    @property
+    def kraft_metadata(self) -> str | None:
+        """KRaft's metadata log, if there is one: where a broker id says that this is of a Kafka with ZooKeeper, a
+        migration that was rolled back has left it."""
+        path = self._file(checkpoint.KRAFT_METADATA)
+        return path if os.path.exists(path) else None
+
     def partitions(self) -> Iterator[FoundPartition]:
         try:
             with os.scandir(self.path) as entries:
                 for entry in entries:
                     name = parse_name(entry.name)
-                    if name is not None and entry.is_dir():
+                    if name is not None and entry.name != checkpoint.KRAFT_METADATA and entry.is_dir():
                         yield FoundPartition(entry.path, name)
         except OSError as error:
             raise self.storage_error("listing it", error) from error

@@ -14,7 +14,13 @@ import pytest
 
 from kafkad.broker.identity import StartError, claim_directories
 from kafkad.broker.stored_topics import StoredTopics
-from kafkad.broker.takeover import pass_over_known_producers, refuse_partial_adoption, take_over, tell_of_foreign
+from kafkad.broker.takeover import (
+    pass_over_known_producers,
+    refuse_partial_adoption,
+    take_over,
+    tell_of_foreign,
+    tell_of_kraft,
+)
 from kafkad.config import Config as BrokerConfig
 from kafkad.config import LogConfig
 from kafkad.config import load as load_config
@@ -338,6 +344,25 @@ def test_a_directory_beside_a_known_topic_that_is_only_named_like_its_partition_
         assert not taken_over(store, logs)
     assert sorted(topic(store, "a").partitions) == [0]
     assert [path.name for path in own.iterdir()] == ["notes.txt"]
+
+
+def test_what_a_migration_to_kraft_that_was_rolled_back_has_left_is_left_alone_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = new_store()
+    written_by_others(tmp_path, (A0, A))
+    kraft = tmp_path / "__cluster_metadata-0"
+    kraft.mkdir()
+    for name in (SEGMENT, "partition.metadata"):
+        (kraft / name).touch()
+    check(store, tmp_path)
+    with logs_in(tmp_path) as logs:
+        tell_of_kraft(logs)
+        assert not taken_over(store, logs)
+    assert names(store) == ["a"]
+    assert sorted(path.name for path in kraft.iterdir()) == sorted((SEGMENT, "partition.metadata"))
+    [told] = [record.message for record in caplog.records if "rolled back" in record.message]
+    assert told.endswith(f": {kraft}")
 
 
 def test_a_partition_that_the_store_does_not_know_is_given_no_topic_id(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_a_directory_of_a_kafka_in_kraft_mode_ends_the_start(
     kraft = tmp_path / "kraft"
     started(kraft).close()
     if content is None:
+        (kraft / "meta.properties").write_text("")
         (kraft / name).mkdir()
     else:
         (kraft / name).write_text(content)
