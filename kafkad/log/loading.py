@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from typing import NamedTuple
 
 from kafkad.clock import Clock
@@ -20,11 +22,11 @@ from kafkad.log.checkpoint import (
     START_OFFSETS,
 )
 from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
-from kafkad.log.files import Files, LogFile, may_pass
+from kafkad.log.files import Files, may_pass
 from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
-from kafkad.log.partition_files import MOVED
+from kafkad.log.partition_files import MOVED, last_mark
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, some
 
 ConfigFor = Callable[[str], LogConfig]
@@ -73,6 +75,8 @@ class Loader:
         self._on_failure = on_failure
         self._progress = progress
         self._id_of = id_of
+        self._last_marks: dict[TopicPartition, int] = {}
+        """The highest of those by which replicas were replaced that go."""
         self._recovered = 0
         self._recovered_in: set[LogDirectory] = set()
         self.deleted: list[str] = []
@@ -124,32 +128,28 @@ class Loader:
             self._on_failure(directory, str(error))
 
     def _settle_duplicates(self, found: dict[LogDirectory, list[FoundPartition]]) -> None:
-        """A move that was cut short between its last two steps leaves two; the one it replaced says so, and goes."""
-        seen: dict[TopicPartition, FoundPartition] = {}
-        unsettled: list[tuple[FoundPartition, FoundPartition]] = []
-        for partitions in found.values():
-            for partition in list(partitions):
-                topic_partition, kind = partition.name
-                if kind is not Kind.CURRENT:
-                    continue
-                other = seen.setdefault(topic_partition, partition)
-                if other is partition:
-                    continue
-                old, new = (partition, other) if _was_moved(partition.path) else (other, partition)
-                if not _was_moved(old.path) or _was_moved(new.path):
-                    unsettled.append((other, partition))
-                    continue
-                seen[topic_partition] = new
-                self._replace(found, old)
-        if unsettled:
-            raise DuplicatePartitionError(_two_message(unsettled))
-
-    def _replace(self, found: dict[LogDirectory, list[FoundPartition]], old: FoundPartition) -> None:
+        """Moves that were cut short leave several; those that were replaced say so, and go. If all do, the one that was
+        marked last has not been replaced yet."""
+        seen: dict[TopicPartition, list[tuple[FoundPartition, LogDirectory]]] = defaultdict(list)
         for directory, partitions in found.items():
-            if old in partitions:
-                partitions.remove(old)
-                with self._failing(directory):
-                    self.deleted.append(put_away(directory, old.path, old.name.topic_partition, self._files))
+            for partition in partitions:
+                if partition.name.kind is Kind.CURRENT:
+                    seen[partition.name.topic_partition].append((partition, directory))
+        several = [places for places in seen.values() if len(places) > 1]
+        marks = [[_order(partition.path, self._files) for partition, _ in places] for places in several]
+        if unsettled := [places for places, of in zip(several, marks, strict=True) if of.count(max(of)) > 1]:
+            raise DuplicatePartitionError(_several_message([[found for found, _ in places] for places in unsettled]))
+        for places, of in zip(several, marks, strict=True):
+            for (partition, directory), mark in zip(places, of, strict=True):
+                if mark < max(of):
+                    found[directory].remove(partition)
+                    self._replace(directory, partition, int(mark))
+
+    def _replace(self, directory: LogDirectory, old: FoundPartition, mark: int) -> None:
+        tp = old.name.topic_partition
+        self._last_marks[tp] = max(mark, self._last_marks.get(tp, 0))
+        with self._failing(directory):
+            self.deleted.append(put_away(directory, old.path, tp, self._files))
 
     def _open_all(self, directory: LogDirectory, partitions: list[FoundPartition], config_for: ConfigFor) -> None:
         to_open = []
@@ -202,6 +202,7 @@ class Loader:
         except (KafkaError, ValueError, BadBatch) as error:
             directory.broken[topic_partition] = BrokenPartition(partition.path, str(error))
         else:
+            log.last_mark = self._last_marks.get(topic_partition, 0)
             (directory.logs if kind is Kind.CURRENT else directory.futures)[topic_partition] = log
         if self._progress is not None:
             self._progress(LoadingProgress(directory.path, done, total, self._recovered))
@@ -295,8 +296,7 @@ def open_log(
     log.let_go_of_files()
     if was_replaced:
         try:
-            names = files.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)
-            unmark(path, names, files)
+            _unmark(path, files)
         except OSError as error:
             raise directory.storage_error(f"removing {MOVED} from {path}", error) from error
     return log
@@ -313,19 +313,31 @@ def put_away(directory: LogDirectory, path: str, topic_partition: TopicPartition
     return away
 
 
-def unmark(path: str, names: LogFile, files: Files) -> None:
-    """Have the replica in `path`, whose directory is open as `names`, say no more that it was replaced. OSError."""
-    with contextlib.suppress(FileNotFoundError):
-        files.unlink(os.path.join(path, MOVED))
-        files.sync_for_good(names.fd)
+def _unmark(path: str, files: Files) -> None:
+    """Have the replica in `path` say no more that it was replaced. OSError."""
+    names = files.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)
+    files.unlink(os.path.join(path, MOVED))
+    files.sync_for_good(names.fd)
 
 
 def _was_moved(path: str) -> bool:
     return os.access(f"{path}/{MOVED}", os.F_OK)
 
 
-def _two_message(unsettled: Sequence[tuple[FoundPartition, FoundPartition]]) -> str:
-    named = [f"{one.name.topic_partition} in {_size(one)} and in {_size(other)}" for one, other in unsettled]
+def _order(path: str, files: Files) -> float:
+    """Of the replica in `path` among those of its partition: the highest is the one to take. DuplicatePartitionError if
+    that cannot be read."""
+    try:
+        return last_mark(files.list_files(path)) if _was_moved(path) else inf
+    except OSError as error:
+        raise DuplicatePartitionError(
+            f"{path} is not the only one of its partition, and cannot be listed: {error.strerror}. What is in it says "
+            "which is the one to take. Have it readable, then start again."
+        ) from error
+
+
+def _several_message(unsettled: Sequence[Sequence[FoundPartition]]) -> str:
+    named = [f"{places[0].name.topic_partition} in {' and in '.join(map(_size, places))}" for places in unsettled]
     return (
         f"partitions are in two log directories: {some(named)}. Either a log directory failed "
         "while they were being moved, or it was left out of log.dirs at a start, which then made them anew, empty. "

@@ -105,6 +105,7 @@ class Log:
         "history",
         "in_pieces",
         "last_epoch",
+        "last_mark",
         "lost_until",
         "on_cut",
         "on_damage",
@@ -185,6 +186,9 @@ class Log:
         """Called with work that may go on in later turns."""
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
+        self.last_mark = 0
+        """The highest number known with which it, or one that it has replaced, was marked (see MOVED). It may have had
+        higher ones: files in its directory tell."""
         self.replaced_by: Log | None = None
         """That copy: who waits for the disk to have something of this log waits for the disk of that one."""
 

@@ -18,11 +18,11 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.copied import some_at_a_time
 from kafkad.log.deletion import delete_below_start
 from kafkad.log.directories import CheckpointWrite, LogDirectory
-from kafkad.log.files import Files, LogFile, disk_errors, final_disk_errors
+from kafkad.log.files import disk_errors, final_disk_errors
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.names import LONGEST_NAME, current_name, future_name
-from kafkad.log.partition_files import MOVED
+from kafkad.log.partition_files import MOVED, last_mark
 from kafkad.log.truncation import Ahead, read_ahead, truncate_to
 from kafkad.names import TopicPartition
 from kafkad.turns import Pieces
@@ -36,17 +36,38 @@ class Step(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """By which a replica says that it was replaced (see MOVED), set or taken away again."""
+    """By which a replica, which goes on working, says that it was replaced (see MOVED). Its disk is to know before
+    `Moves.finish`; if that comes to nothing, it is to be taken away."""
 
     replica: Log
-    names: LogFile
-    """Its directory, open."""
-    files: Files
+    number: int
+
+    def put(self) -> None:
+        """StorageError."""
+        files = self.replica.files
+        with disk_errors(self.replica.directory, f"writing {MOVED}"):
+            for path in (self._numbered, self._path):
+                files.open_log_file(path, os.O_WRONLY | os.O_CREAT)
+
+    def take_away(self) -> None:
+        """The replica goes on being the one. StorageError, which is final."""
+        with final_disk_errors(self.replica.directory, f"removing {MOVED}"):
+            for path in (self._path, self._numbered):
+                with suppress(FileNotFoundError):
+                    self.replica.files.unlink(path)
 
     def sync(self) -> None:
-        """Wait until the disk knows. Thread-safe; StorageError, which is final."""
+        """Wait until the disk knows whether it is there. Thread-safe; StorageError."""
         with disk_errors(self.replica.directory, "flushing"):
-            self.files.sync_for_good(self.names.fd)  # it is all name
+            self.replica.files.sync_names(self.replica.directory)  # it is all name
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self.replica.directory, MOVED)
+
+    @property
+    def _numbered(self) -> str:
+        return f"{self._path}.{self.number}"
 
 
 class Moved(NamedTuple):
@@ -206,40 +227,22 @@ class Moves:
             future.truncate_fully_at(log.start_offset)
         future.increment_start_offset(log.start_offset)
 
-    def left(self, topic_partition: TopicPartition) -> list[LogDirectory]:
-        """Where it was before: unless `sync_names` has told the disks, a power cut may have a replica come back there
-        that is marked. With another marked one beside it, a start would not know which of them to take."""
-        return [directory for directory in self._manager.live if topic_partition in directory.put_away]
-
-    def mark(self, topic_partition: TopicPartition) -> Mark | None:
-        """Mark the replica, which goes on working; its disk is to know before `finish`, and `unmark` is to follow if
-        that comes to nothing.
-
-        None as long as a replica is not put away that an earlier move has replaced: it is marked, too, see `left`.
-        """
+    def mark_of(self, topic_partition: TopicPartition) -> Mark:
+        """One for the replica, above those of replicas that it has replaced: these may be there still, or come back
+        with a power cut. StorageError."""
         log, _ = self._both(topic_partition)
-        manager = self._manager
-        if any(topic_partition in directory.replaced for directory in manager.live):
-            return None
-        with disk_errors(log.directory, f"writing {MOVED}"):
-            names = manager.files.open_log_file(log.directory, os.O_RDONLY | os.O_DIRECTORY)
-            mark = Mark(log, names, manager.files)
-            manager.files.write_file(os.path.join(log.directory, MOVED), b"", durable=False)
-        return mark
-
-    def unmark(self, mark: Mark) -> None:
-        """The replica goes on being the one. StorageError, which is final."""
-        log = mark.replica
-        with final_disk_errors(log.directory, f"removing {MOVED}"), suppress(FileNotFoundError):
-            mark.files.unlink(os.path.join(log.directory, MOVED))
+        with disk_errors(log.directory, "listing it"):
+            in_there = last_mark(log.files.list_files(log.directory))
+        log.last_mark = max(self._manager.clock.now_ms(), log.last_mark + 1, in_there + 1)
+        return Mark(log, log.last_mark)
 
     def finish(self, topic_partition: TopicPartition) -> Moved | None:
         """Put the copy in the place of the replica, which is marked. None if it has not caught up, or if its disk does
         not have all of it that is known to be on the replica's: more steps, or an fsync, are needed.
 
         Waits for no disk. A crash leaves the old or the new replica, or both, of which the old one says that it was
-        replaced; whichever the next start takes has all that was known to be on the disk. That more is there nobody is
-        told before the disk has the new one's name, too.
+        replaced, or perhaps others that say so of moves before; whichever the next start takes has all that was known
+        to be on the disk. That more is there nobody is told before the disk has the new one's name, too.
         """
         log, future = self._both(topic_partition)
         self._align(log, future)
@@ -253,7 +256,7 @@ class Moves:
         future.cleaned_until = log.cleaned_until
         future.producers.know_no_more_than(log.producers)
         future.rename(os.path.join(target.path, current_name(topic_partition)))
-        future.flushed_until = log.flushed_until
+        future.flushed_until, future.last_mark = log.flushed_until, log.last_mark
         manager.adopt(topic_partition, future, target)  # if memory is too short for that, it can be done again
         source.replaced[topic_partition] = log
         del target.futures[topic_partition], source.logs[topic_partition]

@@ -80,7 +80,8 @@ class _Shared:
     """Held while some of a replica is copied, and until the end of that turn of the loop: there is no more of that in
     one, however many log directories there are."""
     one_mark: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
-    """Of each log directory: held while its disk is told of a mark, so that others find a thread there that is free."""
+    """Of each log directory: held while a replica there is marked and its disk told, so that others find a thread that
+    is free, and no more than one is marked of which the disk does not know."""
     marks: dict[Log, Mark] = field(default_factory=dict)
     """Those that replicas have, of the exchanges that began last."""
 
@@ -282,18 +283,16 @@ class _MovesInto:
 
     async def _exchange(self, tp: TopicPartition, future: Log) -> None:
         """The copy takes the replica's place, if it can do so soon; and then the replica goes."""
-        for directory in self._shared.moves.left(tp):
-            await self._shared.durable.run(directory.path, directory.sync_names)
-        mark = self._shared.moves.mark(tp)
-        if mark is None:
-            self._rest(tp)
-            return
-        replica = mark.replica
-        self._shared.marks[replica] = mark
+        mark = self._shared.moves.mark_of(tp)
+        directory = mark.replica.log_directory
         try:
-            async with self._shared.one_mark[replica.log_directory]:
-                await self._shared.durable.run(replica.log_directory, mark.sync)
-            moved = await self._take_place(tp, future, replica)
+            async with self._shared.one_mark[directory]:
+                if not self._stands(tp, future):
+                    return
+                self._shared.marks[mark.replica] = mark
+                mark.put()
+                await self._shared.durable.run(directory, mark.sync)
+            moved = await self._take_place(tp, future, mark.replica)
         finally:
             self._end_mark(mark)
         if moved is not None:
@@ -341,7 +340,7 @@ class _MovesInto:
             del marks[replica]
             if not replica.closed:
                 try:
-                    self._shared.moves.unmark(mark)
+                    mark.take_away()
                 except StorageError as error:
                     self._shared.replicas.directory_failed(error)
                 else:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkad.errors import StorageError
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
@@ -72,9 +73,13 @@ def future_of(moves: Moves) -> Log:
 
 def marked(moves: Moves) -> Mark:
     """Of the replica, whose disk knows."""
-    mark = moves.mark(T0)
-    assert mark is not None
-    mark.sync()
+    mark = moves.mark_of(T0)
+    try:
+        mark.put()
+        mark.sync()
+    except StorageError:
+        mark.take_away()
+        raise
     return mark
 
 
@@ -86,7 +91,7 @@ def exchanged(moves: Moves) -> Moved | None:
         moved = moves.finish(T0)
     finally:
         if moved is None:
-            moves.unmark(mark)
+            mark.take_away()
     return moved
 
 

@@ -21,6 +21,7 @@ from kafkad.log.move import Moves
 from kafkad.log.partition_files import MOVED
 from kafkad.log.producers import DuplicateBatch
 from kafkad.names import TopicPartition
+from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
 from tests.log.conftest import append, batch, records
 from tests.log.managers import CONFIG, T0, TOPIC_ID
@@ -223,7 +224,7 @@ def test_a_replica_that_stays_marked_as_replaced_takes_nothing_any_more(
     with pytest.raises(StorageError):
         moves.finish(T0)
     with pytest.raises(StorageError) as refused:
-        moves.unmark(mark)
+        mark.take_away()
     manager.fail(refused.value)
     assert log.closed
     assert [directory.path for directory in manager.live] == [str(tmp_path / "b")]
@@ -289,18 +290,75 @@ def test_a_copy_takes_no_place_before_its_disk_has_what_is_known_to_be_on_that_o
     manager.close()
 
 
-def test_a_replica_is_not_marked_while_one_that_it_has_replaced_is(tmp_path: Path) -> None:
-    """Of two a start would not know which to take."""
+@pytest.mark.parametrize("back_ms", [0, 5_000])
+def test_of_two_replicas_that_are_marked_the_start_takes_the_one_that_was_marked_last(
+    tmp_path: Path, back_ms: int
+) -> None:
+    """The first move had not put its replica away, nor the second taken the place of the second one; and the clock may
+    have been put back between them."""
     manager = opened(tmp_path, "abc")
     filled(manager, tmp_path)
-    moved = exchanged(copied(manager, tmp_path))
-    assert moved is not None
+    assert exchanged(copied(manager, tmp_path)) is not None
+    append(manager.logs[T0], batch(b"late"), epoch=2)
+    assert isinstance(manager.clock, FakeClock)
+    manager.clock.advance(-back_ms)
     moves = Moves(manager)
     moves.start(T0, str(tmp_path / "c"))
-    assert moves.mark(T0) is None
-    moved.put_away()
-    assert moves.mark(T0) is not None
-    manager.close()
+    marked(moves)
+    for directory in manager.live:
+        directory.release()
+    again = opened(tmp_path, "abc")
+    found = again.logs[T0]
+    assert (found.directory, found.end_offset) == (str(tmp_path / "b" / "t-0"), 31)
+    assert not (Path(found.directory) / MOVED).exists()
+    assert [name.endswith("-delete") for name in partition_names(tmp_path / "a")] == [True]
+    again.close()
+
+
+def test_what_goes_at_a_start_is_marked_below_what_is_marked_from_then_on(tmp_path: Path) -> None:
+    """A power cut may bring it back."""
+    manager = opened(tmp_path)
+    filled(manager, tmp_path)
+    assert exchanged(copied(manager, tmp_path)) is not None
+    before = manager.logs[T0].last_mark
+    for directory in manager.live:
+        directory.release()
+    again = opened(tmp_path)
+    assert again.logs[T0].last_mark == before > 0
+    again.close()
+
+
+def test_a_mark_without_a_number_is_older_than_any(tmp_path: Path) -> None:
+    """As earlier releases have left them. Of two such nobody knows which is the one."""
+    manager, log, moves = ready(tmp_path)
+    marked(moves)
+    for directory in manager.live:
+        directory.release()
+    old = tmp_path / "b" / "t-0"
+    os.rename(future_of(moves).directory, old)
+    (old / MOVED).touch()
+    again = opened(tmp_path)
+    assert again.logs[T0].directory == log.directory
+    again.close()
+    shutil.copytree(log.directory, old)
+    for path in (Path(log.directory), old):
+        (path / MOVED).touch()
+    with pytest.raises(DuplicatePartitionError):
+        opened(tmp_path)
+
+
+def test_a_start_that_cannot_tell_which_replica_to_take_takes_none_and_leaves_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager, log, moves = ready(tmp_path)
+    assert exchanged(moves) is not None
+    for directory in manager.live:
+        directory.release()
+    with monkeypatch.context() as patched:
+        BadDisk(Path(log.directory), "list_files", errno.EIO, patched)
+        with pytest.raises(DuplicatePartitionError, match="cannot be listed"):
+            opened(tmp_path)
+    assert (partition_names(tmp_path / "a"), partition_names(tmp_path / "b")) == (["t-0"], ["t-0"])
 
 
 def test_what_an_earlier_move_has_left_is_put_away_by_that_one_only(tmp_path: Path) -> None:

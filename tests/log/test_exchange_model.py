@@ -1,5 +1,5 @@
-"""Random histories of moves between two log directories, each ended by a kill or a power cut: one replica is there, and
-has all that it promised."""
+"""Random histories of moves between three log directories, each ended by a kill or a power cut: one replica is there,
+and has all that it promised."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.sim.world import ProcessClock, World
 
 
 class History:
-    """What is done to a replica, and to its move from one log directory to the other and back."""
+    """What is done to a replica, and to its moves from one log directory to another, and back."""
 
     def __init__(self, root: Path, seed: int) -> None:
         self._chance = random.Random(seed)
@@ -45,7 +45,7 @@ class History:
 
     def _begin(self) -> None:
         """A process starts."""
-        self._manager = LogManager([str(self._root / name) for name in "ab"], self._files, FakeClock())
+        self._manager = LogManager([str(self._root / name) for name in "abc"], self._files, FakeClock())
         self._manager.lock()
         self._manager.claim("cluster", 1)
         self._manager.load(lambda topic: CONFIG, id_of=lambda tp: TOPIC_ID)
@@ -117,18 +117,18 @@ class History:
             self._group.fsync(self._moved.log, partial(self._put_away, self._moved))
             self._moved = None
         elif future is None:
-            if not any(T0 in directory.replaced for directory in self._manager.live):
-                [target] = [each for each in self._manager.live if each is not self._manager.directory_of(T0)]
+            home = self._manager.directory_of(T0)
+            free = [each for each in self._manager.live if each is not home and T0 not in each.replaced]
+            if free:
+                target = self._chance.choice(free)
                 for _, forget in self._moves.forget_predecessors({T0: target.path}):
                     forget()
                 self._moves.start(T0, target.path)
         elif not self._moves.step(T0, 300).caught_up:
             pass
         elif self._mark is None:
-            for directory in self._moves.left(T0):
-                directory.sync_names()
-            mark = self._mark = self._moves.mark(T0)
-            assert mark is not None
+            mark = self._mark = self._moves.mark_of(T0)
+            mark.put()
             self._in_thread("", mark.sync, partial(self._marked, mark))
         elif self._disk_knows_mark:
             self._moved = self._moves.finish(T0)
@@ -147,7 +147,7 @@ class History:
 
     def _give_up(self) -> None:
         if self._mark is not None:
-            self._moves.unmark(self._mark)
+            self._mark.take_away()
             self._mark, self._disk_knows_mark = None, False
         if self._chance.random() < 0.5:
             self._moves.cancel(T0)

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import gc
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import current_thread
@@ -16,7 +17,7 @@ import pytest
 from kafkad.config import LONG_MAX, LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.checkpoint import CLEANED_OFFSETS
-from kafkad.log.directories import CheckpointWrite, LogDirectory
+from kafkad.log.directories import CheckpointWrite
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
@@ -68,6 +69,9 @@ class Broker:
 
     def log(self, tp: TopicPartition) -> Log:
         return self.replicas.get(*tp).log
+
+    def create_more(self, topic: str, partitions: int) -> None:
+        self._broker.create(topic, partitions)
 
     def append(self, tp: TopicPartition) -> None:
         batch = build_batch([Record(0, 100, None, b"value")], base_offset=0)
@@ -626,41 +630,67 @@ def test_an_internal_error_does_not_keep_the_replaced_replica(broker: Broker, mo
     assert not os.path.exists(os.path.join(broker.first, "t-0"))
 
 
-def test_where_a_replica_was_before_the_disk_knows_that_it_is_gone_before_it_is_marked_again(
+def test_a_disk_that_a_replica_was_on_before_keeps_it_from_no_other(
     three: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nor one on which a copy was given up. After a power cut the number in its mark says which replica is older."""
     third = three.directories[2]
-    asked: list[str] = []
-    names = LogDirectory.sync_names
-
-    def sync_names(directory: LogDirectory) -> None:
-        names(directory)
-        asked.append(directory.path)
-        assert not three.is_marked(FIRST)
-
-    monkeypatch.setattr(LogDirectory, "sync_names", sync_names)
     three.move(FIRST, three.second)
     three.work()
-    assert (three.home(FIRST), asked) == (three.second, [])
-    three.move(FIRST, third)
-    three.work()
-    assert (three.home(FIRST), asked) == (third, [three.first])
-
-
-def test_a_second_move_waits_until_the_first_has_ended(three: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start would not know which to take of two that both say that they were replaced."""
-    third = three.directories[2]
-    short = StorageError(three.first, "removing failed")
-    short.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    fails_once(monkeypatch, LogManager, "put_away_replaced", short)
-    three.move(FIRST, three.second)
+    goes_on = hangs(monkeypatch, three.first)
+    three.move(FIRST, three.first)
     three.work()
     three.move(FIRST, third)
     three.work()
-    assert (three.home(FIRST), three.is_marked(FIRST)) == (three.second, False)
-    three.work(after_ms=1_000)
-    three.work(after_ms=1_000)
     assert three.home(FIRST) == third
+    goes_on.set()
+    three.work()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_replica_moves_on_although_the_one_that_it_has_replaced_is_still_there(
+    three: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
+) -> None:
+    """Marked, on a disk that has failed, or that does not let it be put away. The next start takes the later one."""
+    rename, found = Files.rename, []
+
+    def refuse(source: str, target: str) -> None:
+        if source.startswith(three.first) and target.endswith("-delete"):
+            raise OSError(code, os.strerror(code))
+        rename(source, target)
+
+    monkeypatch.setattr(Files, "rename", staticmethod(refuse))
+    three.move(FIRST, three.second)
+    three.work()
+    three.append(FIRST)
+    with monkeypatch.context() as patched:
+        when_marked(patched, lambda: found.append(shutil.copytree(tmp_path, tmp_path / "killed")))
+        three.move(FIRST, three.directories[2])
+        three.work()
+    assert three.home(FIRST) == three.directories[2]
+    monkeypatch.undo()
+    [killed] = found
+    logs = LogManager([str(killed / name) for name in ("first", "second", "third")], NoSync(), three.clock)
+    logs.lock()
+    logs.load(lambda topic: LogConfig())
+    assert (logs.logs[FIRST].directory, logs.logs[FIRST].end_offset) == (str(killed / "second" / "t-0"), 6)
+    logs.close()
+
+
+def test_of_a_directory_one_replica_is_marked_at_a_time_of_which_its_disk_does_not_know(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_more("u", 6)
+    moving = [TopicPartition("u", partition) for partition in range(0, 6, 2)]
+    assert {broker.home(tp) for tp in moving} == {broker.first}
+    goes_on = hangs(monkeypatch, broker.first)
+    for tp in moving:
+        broker.move(tp, broker.second)
+    broker.work()
+    assert [broker.is_marked(tp) for tp in moving].count(True) == 1
+    goes_on.set()
+    broker.work()
+    assert {broker.home(tp) for tp in moving} == {broker.second}
 
 
 def test_of_moves_to_several_directories_one_copies_in_a_turn_of_the_loop(
