@@ -439,7 +439,7 @@ class ProduceApi:
         if work.request.acks == _ACKS_ALL and not partition.commits_at_once:
             self._wait_for(work, place, partition, base + header[LAST_OFFSET_DELTA] + 1)
         if partition.log.must_flush:
-            return after(self._replicas.durable.flush(partition.log), answer)
+            return after(self._replicas.durable.flush_or_copy(partition.log), answer)
         return answer
 
     def _refusal(self, topic: TopicData, index: int, error: KafkaError) -> Answer:

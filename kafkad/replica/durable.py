@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -25,18 +26,26 @@ def _nobody_listens(error: StorageError) -> None:
     pass
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Hold:
+    """Of a log of which no flush and no fsync begins meanwhile."""
+
+    log: Log
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+    """What is to be done once it is let go."""
+
+
 class Durable:
     def __init__(self, files: Files, threads: DiskThreads) -> None:
         self._threads = threads
         self._group = SharedFsync(files, self.in_thread, lambda error: self.on_failure(error))
         self.on_failure: Callable[[StorageError], None] = _nobody_listens
         """Told of each flush and fsync that fails, for who waited for it may have given up meanwhile."""
-        self._held: dict[Log, list[Callable[[], None]]] = {}
-        """What is to be done once they are let go."""
+        self._held: dict[Log, Hold] = {}
 
     async def flush(self, log: Log) -> None:
-        """Put the log, as it is now, and its indexes on the disk, and its recovery point behind them; StorageError. If
-        its copy in another log directory replaces it meanwhile, that one.
+        """Put the log, as it is now, and its indexes on the disk, and its recovery point behind them; StorageError.
+        Not to its end if its copy in another log directory replaces it meanwhile.
 
         As many segments at a time as one flush has. What has begun goes on to its end if its caller gives up.
         """
@@ -47,8 +56,12 @@ class Durable:
                 await self._let_go_of(log)
             else:
                 flushed = await self._flush_some(log)
+
+    async def flush_or_copy(self, log: Log) -> None:
+        """For who promises a client that it is on the disk: if its copy replaces it meanwhile, that one."""
+        await self.flush(log)
         if log.replaced_by is not None:
-            await self.flush(log.replaced_by)
+            await self.flush_or_copy(log.replaced_by)
 
     async def _flush_some(self, log: Log) -> int:
         """The offset up to which nothing is left to do, if the log is still the same."""
@@ -71,7 +84,7 @@ class Durable:
         if held is None:
             self._group.fsync(log, on_done)
         else:
-            held.append(partial(self.sync, log, on_done))
+            held.waiting.append(partial(self.sync, log, on_done))
 
     def synced(self, log: Log) -> asyncio.Future[None]:
         """Done when the records now in `log` are on the disk; StorageError."""
@@ -88,16 +101,23 @@ class Durable:
         self.sync(log, done)
         return end
 
-    def hold(self, log: Log) -> None:
-        """Begin no flush and no fsync of it until `let_go`: who wants one waits. What has begun ends."""
-        self._held.setdefault(log, [])
+    def hold(self, log: Log) -> Hold:
+        """Begin no flush and no fsync of it until `let_go`: who wants one waits. What has begun ends. It takes the
+        place of an earlier one."""
+        earlier = self._held.get(log)
+        held = self._held[log] = Hold(log) if earlier is None else Hold(log, earlier.waiting)
+        return held
 
-    def holds(self, log: Log) -> bool:
-        return log in self._held
+    def holds(self, hold: Hold) -> bool:
+        return self._held.get(hold.log) is hold
 
-    def let_go(self, log: Log) -> None:
-        for go_on in self._held.pop(log, ()):
-            go_on()
+    def let_go(self, hold: Hold) -> None:
+        """Nothing if it was let go already, or another has taken its place. Who waited goes on in the next turn."""
+        if self.holds(hold):
+            del self._held[hold.log]
+            loop = asyncio.get_running_loop()
+            for go_on in hold.waiting:
+                loop.call_soon(go_on)
 
     def _let_go_of(self, log: Log) -> asyncio.Future[None]:
         """Done when it is not held any more."""
@@ -107,7 +127,7 @@ class Durable:
             if not end.done():
                 end.set_result(None)
 
-        self._held[log].append(done)
+        self._held[log].waiting.append(done)
         return end
 
     def in_thread(self, directory: str, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:

@@ -306,18 +306,20 @@ class _MovesInto:
         while, for others wait for it.
         """
         moved, is_held = None, True
-        let_go = partial(self._shared.durable.let_go, replica)
-        patience = self._shared.after(_PATIENCE_MS, let_go)
+        hold = self._shared.durable.hold(replica)
+        let_go = partial(self._shared.durable.let_go, hold)
+        patience: Timer | None = None
         try:
-            self._shared.durable.hold(replica)
+            patience = self._shared.after(_PATIENCE_MS, let_go)
             while moved is None and is_held and self._is_close(tp, future):
                 if future.flushed_until < replica.flushed_until:
                     await self._shared.durable.synced(future)
                 moved = await self._step(tp, future, partial(self._finish, tp))
-                is_held = self._shared.durable.holds(replica)
+                is_held = self._shared.durable.holds(hold)
         finally:
-            patience.cancel()
             let_go()
+            if patience is not None:
+                patience.cancel()
         return moved
 
     def _is_close(self, tp: TopicPartition, future: Log) -> bool:

@@ -124,7 +124,7 @@ class History:
                 for _, forget in self._moves.forget_predecessors({T0: target.path}):
                     forget()
                 self._moves.start(T0, target.path)
-        elif not self._moves.step(T0, 300).caught_up:
+        elif not self._moves.step(T0, self._chance.choice([300, 30_000])).caught_up:
             pass
         elif self._mark is None:
             mark = self._mark = self._moves.mark_of(T0)

@@ -118,34 +118,75 @@ def test_who_wants_a_log_on_the_disk_that_is_held_waits(waiting: Waiting) -> Non
 
     async def scenario() -> None:
         append(log, batch())
-        durable.hold(log)
+        hold = durable.hold(log)
         waits = [asyncio.ensure_future(durable.flush(log)), durable.synced(log)]
         await turns()
         assert not any(each.done() for each in waits)
         assert log.flushed_until == 0
-        durable.let_go(log)
+        durable.let_go(hold)
         await asyncio.wait_for(asyncio.gather(*waits), 20)
 
     asyncio.run(scenario())
     assert log.flushed_until == 1
 
 
-def test_who_has_a_log_flushed_that_its_copy_replaces_meanwhile_has_that_flushed(waiting: Waiting, home: Home) -> None:
-    log = waiting.log
+def test_a_hold_that_another_has_taken_the_place_of_lets_nothing_go(waiting: Waiting) -> None:
+    """Who waited for the one waits for the other."""
+    log, durable = waiting.log, waiting.durable
+
+    async def scenario() -> None:
+        append(log, batch())
+        earlier = durable.hold(log)
+        waits = durable.synced(log)
+        later = durable.hold(log)
+        durable.let_go(earlier)
+        await turns()
+        assert (durable.holds(earlier), durable.holds(later), waits.done()) == (False, True, False)
+        durable.let_go(later)
+        await asyncio.wait_for(waits, 20)
+
+    asyncio.run(scenario())
+
+
+def test_an_error_of_one_who_waited_for_a_hold_takes_nothing_from_others_and_from_who_lets_go(
+    waiting: Waiting,
+) -> None:
+    log, durable = waiting.log, waiting.durable
+    told: list[Outcome] = []
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        hold = durable.hold(log)
+        durable.sync(log, broken)
+        durable.sync(log, told.append)
+        log.durability.placed = True  # so that there is nothing to wait for
+        durable.let_go(hold)
+        await turns()
+
+    asyncio.run(scenario())
+    assert told == [None]
+
+
+@pytest.mark.parametrize("promises", [False, True])
+def test_who_promises_a_client_that_a_log_is_flushed_has_its_copy_flushed_that_replaces_it_meanwhile(
+    waiting: Waiting, home: Home, promises: bool
+) -> None:
+    """Nobody else: the copy may be on a disk that is slow, or hangs."""
+    log, durable = waiting.log, waiting.durable
     copy = Home(home.directory.parent / "u-0", home.files).open()
 
     async def scenario() -> None:
         for each in (log, copy):
             append(each, batch())
-        waiting.durable.hold(log)
-        flushed = asyncio.ensure_future(waiting.durable.flush(log))
+        hold = durable.hold(log)
+        flushed = asyncio.ensure_future((durable.flush_or_copy if promises else durable.flush)(log))
         await turns()
         log.retired, log.replaced_by = True, copy
-        waiting.durable.let_go(log)
+        durable.let_go(hold)
         await asyncio.wait_for(flushed, 20)
 
     asyncio.run(scenario())
-    assert (log.flushed_until, copy.flushed_until) == (0, 1)
+    assert (log.flushed_until, copy.flushed_until) == (0, int(promises))
     copy.close()
 
 
