@@ -32,7 +32,10 @@ _REST_MS = 1_000
 _LITTLE = 16 << 20
 """Bytes of a copy that are flushed while those wait who want its replica on the disk."""
 _PATIENCE_MS = 3_000
-"""For which they do."""
+"""For which they do; after each exchange that was not in time, twice as long."""
+_LONGEST_PATIENCE_MS = 4 * _PATIENCE_MS
+_PAUSE = 10
+"""Behind such an exchange the move rests for so many times the patience: they wait rarely."""
 
 
 class ReplicaMoves:
@@ -107,6 +110,8 @@ class _MovesInto:
         self._exchanges: dict[TopicPartition, asyncio.Task[None]] = {}
         self._failing: dict[TopicPartition, Pauses] = {}
         """Those that met an error of ours when they were last gone on with."""
+        self._patience_ms: dict[TopicPartition, float] = {}
+        """Of those whose last exchange was not in time, for the next one."""
         self._flushed: set[Log] = set()
         """Copies of which only what came while they were flushed, and since, may not be on the disk."""
         self._changed = asyncio.Event()
@@ -119,6 +124,8 @@ class _MovesInto:
 
     def begin(self, tp: TopicPartition) -> None:
         self._failing.pop(tp, None)
+        self._patience_ms.pop(tp, None)
+        self._resting.discard(tp)
         self.resume()
 
     def resume(self) -> None:
@@ -137,6 +144,7 @@ class _MovesInto:
                 await self._shared.sleep(pause_ms)
         self._flushed.clear()  # also of moves that were given up
         self._failing.clear()
+        self._patience_ms.clear()
 
     async def _move_all(self) -> None:
         while under_way := self._shared.moves.under_way(self._target):
@@ -295,7 +303,9 @@ class _MovesInto:
             moved = await self._take_place(tp, future, mark.replica)
         finally:
             self._end_mark(mark)
-        if moved is not None:
+        if moved is None:
+            self._wait_for_another(tp, future)
+        else:
             for write in await self._insist(tp, partial(self._put_away, moved)) or ():
                 await self._insist(tp, partial(self._shared.durable.run, write.directory.path, write.write))
 
@@ -303,24 +313,33 @@ class _MovesInto:
         """None if that takes too long, or the copy stands no more.
 
         The disk of the replica gets no more than it has, or that of the copy might never have as much; but only for a
-        while, for others wait for it.
+        while, for others wait for it. Before that the copy's gets all but what comes meanwhile.
         """
+        await self._step(tp, future, lambda: None)
+        await self._shared.durable.synced(future)
         moved, is_held = None, True
         hold = self._shared.durable.hold(replica)
         let_go = partial(self._shared.durable.let_go, hold)
         patience: Timer | None = None
         try:
-            patience = self._shared.after(_PATIENCE_MS, let_go)
+            patience = self._shared.after(self._patience_ms.get(tp, _PATIENCE_MS), let_go)
             while moved is None and is_held and self._is_close(tp, future):
-                if future.flushed_until < replica.flushed_until:
-                    await self._shared.durable.synced(future)
                 moved = await self._step(tp, future, partial(self._finish, tp))
+                if moved is None and future.flushed_until < replica.flushed_until:
+                    await self._shared.durable.synced(future)
                 is_held = self._shared.durable.holds(hold)
         finally:
             let_go()
             if patience is not None:
                 patience.cancel()
         return moved
+
+    def _wait_for_another(self, tp: TopicPartition, future: Log) -> None:
+        """Before the next exchange, if the copy was not cut back, and still stands: this one was not in time."""
+        if self._stands(tp, future) and future not in self._shared.replicas.logs.cut:
+            patience_ms = self._patience_ms.get(tp, _PATIENCE_MS)
+            self._rest(tp, _PAUSE * patience_ms)
+            self._patience_ms[tp] = min(2 * patience_ms, _LONGEST_PATIENCE_MS)
 
     def _is_close(self, tp: TopicPartition, future: Log) -> bool:
         is_cut = future in self._shared.replicas.logs.cut

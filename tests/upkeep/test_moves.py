@@ -26,8 +26,8 @@ from kafkad.log.partition_files import MOVED
 from kafkad.log.segment import Segment
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
-from kafkad.replica.durable import Durable
-from kafkad.timers import Timer, Timers
+from kafkad.replica.durable import Durable, Hold
+from kafkad.timers import Timer, Timers, sleep
 from kafkad.turns import Pieces
 from kafkad.upkeep import moves as moves_module
 from kafkad.upkeep.moves import ReplicaMoves
@@ -115,6 +115,9 @@ class Broker:
 
     def work(self, after_ms: int = 0) -> None:
         self._broker.work(self.clock, self._timers, after_ms)
+
+    async def sleep(self, ms: float) -> None:
+        await sleep(ms, self.clock, self._timers)
 
     def sync(self, tp: TopicPartition, told: list[StorageError | None]) -> None:
         """As one who waits for acks with `kafkad.acks.fsync`."""
@@ -468,20 +471,74 @@ def when_marked(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> No
     monkeypatch.setattr(Durable, "run", marked)
 
 
+def slow(patch: pytest.MonkeyPatch, broker: Broker, directory: str, ms: float) -> None:
+    """The disk of this log directory takes so long for whatever it is waited for."""
+    begin = Durable._begin
+
+    def begin_later(durable: Durable, of: str, work: Callable[[], object]) -> asyncio.Future[object]:
+        async def later() -> object:
+            if of == directory:
+                await broker.sleep(ms)
+            return await begin(durable, of, work)
+
+        return asyncio.ensure_future(later())
+
+    patch.setattr(Durable, "_begin", begin_later)
+
+
+@pytest.mark.parametrize("takes_ms", [4_000, 10_000])
+def test_a_move_to_a_slow_disk_ends_although_each_record_is_waited_for_and_holds_up_few_of_them(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, takes_ms: int
+) -> None:
+    """On the disk of the replica, which is quick."""
+    slow(monkeypatch, broker, broker.second, takes_ms)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    seconds, waited = 0, 0
+    told: list[StorageError | None] = [None]
+    while broker.home(FIRST) == broker.first and seconds < 300:
+        seconds += 1
+        waited += not told
+        if told:
+            told.clear()
+            broker.append(FIRST)
+            broker.sync(FIRST, told)
+        broker.work(after_ms=1_000)
+    assert broker.home(FIRST) == broker.second
+    assert waited < seconds // 5
+
+
+def test_a_move_that_is_asked_for_again_does_not_rest(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it would behind an exchange that was not in time."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Durable, "holds", lambda durable, hold: False)
+        patched.setattr(Moves, "finish", lambda moves, tp: None)
+        broker.move(FIRST, broker.second)
+        broker.work()
+        broker.work(after_ms=29_999)
+    assert broker.home(FIRST) == broker.first
+    broker.move(FIRST, broker.first)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert broker.home(FIRST) == broker.second
+
+
 def test_a_replica_serves_while_the_disk_of_its_copy_hangs_at_the_end_of_a_move(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits for its disk waits a while for that of the copy, and then no more."""
     told: list[StorageError | None] = []
     disks: list[asyncio.Event] = []
+    hold = Durable.hold
 
-    def hang() -> None:
+    def hang(durable: Durable, log: Log) -> Hold:
         broker.append(FIRST)
         broker.log(FIRST).flush()
         broker.append(FIRST)
         disks.append(hangs(monkeypatch, broker.second))
+        return hold(durable, log)
 
-    when_marked(monkeypatch, hang)
+    monkeypatch.setattr(Durable, "hold", hang)
     broker.move(FIRST, broker.second)
     broker.work()
     broker.sync(FIRST, told)
@@ -543,14 +600,16 @@ def test_who_waits_for_the_disk_at_the_end_of_a_move_waits_for_that_of_the_copy(
 def test_a_stop_at_the_end_of_a_move_leaves_no_mark(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next start may take the log as it was left, and not look for one."""
     marked, told = [], []
+    hold = Durable.hold
 
-    def hang() -> None:
+    def hang(durable: Durable, log: Log) -> Hold:
         marked.append(broker.is_marked(FIRST))
         broker.append(FIRST)
         broker.log(FIRST).flush()
         monkeypatch.setattr(Durable, "synced", lambda durable, log: asyncio.Event().wait())
+        return hold(durable, log)
 
-    when_marked(monkeypatch, hang)
+    monkeypatch.setattr(Durable, "hold", hang)
     broker.move(FIRST, broker.second)
     broker.work()
     broker.append(FIRST)
