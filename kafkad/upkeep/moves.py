@@ -56,9 +56,18 @@ class ReplicaMoves:
         await asyncio.gather(*forgetting, return_exceptions=True)  # a failed directory refuses its moves
 
     def start(self, tp: TopicPartition, path: str) -> None:
-        """Begin to move a replica to `path`. KafkaError when this broker has not the one or not the other."""
-        self._shared.moves.start(tp, path)
-        self._into[self._shared.replicas.logs.live_directory(path)].begin(tp)
+        """Begin to move a replica to `path`, where it was before once what is there of it is put away. KafkaError when
+        this broker has not the one or not the other."""
+        logs = self._shared.replicas.logs
+        target, replica = logs.live_directory(path), logs.get(tp)
+        for moves in self._into.values():
+            moves.back.pop(tp, None)
+        if replica is not None and tp in target.replaced:
+            self._shared.moves.cancel(tp)
+            self._into[target].back[tp] = replica
+        else:
+            self._shared.moves.start(tp, path)
+        self._into[target].begin(tp)
 
     def resume(self) -> None:
         """At the start of the broker, for what a restart interrupted."""
@@ -105,6 +114,8 @@ class _MovesInto:
     def __init__(self, target: LogDirectory, shared: _Shared) -> None:
         self._target = target
         self._shared = shared
+        self.back: dict[TopicPartition, Log] = {}
+        """Replicas that are to move here once those are put away that they have replaced here."""
         self._resting: set[TopicPartition] = set()
         """Those of which a disk has just refused something, or that met an error of ours."""
         self._exchanges: dict[TopicPartition, asyncio.Task[None]] = {}
@@ -147,7 +158,7 @@ class _MovesInto:
         self._patience_ms.clear()
 
     async def _move_all(self) -> None:
-        while under_way := self._shared.moves.under_way(self._target):
+        while under_way := [*self._shared.moves.under_way(self._target), *self.back]:
             going = [tp for tp in under_way if tp not in self._resting and tp not in self._exchanges]
             for tp in going:
                 if await self._has_done(tp, self._go_on(tp)) and tp not in self._exchanges:
@@ -176,6 +187,11 @@ class _MovesInto:
         return pause_ms
 
     async def _go_on(self, tp: TopicPartition) -> None:
+        if tp in self._target.replaced:
+            self._rest(tp)
+            return
+        if tp in self.back:
+            await self._start_back(tp, self.back[tp])
         if self._shared.replicas.logs.cut:
             await self._settle_cut(tp)
         future = self._target.futures.get(tp)
@@ -192,6 +208,23 @@ class _MovesInto:
                 self._refused(tp, error)
             elif isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError):
                 self._shared.replicas.directory_failed(error)  # else it is of files that have gone with the move
+
+    async def _start_back(self, tp: TopicPartition, replica: Log) -> None:
+        """Nothing if something else is asked for meanwhile, or the topic was deleted."""
+        shared = self._shared
+        try:
+            for directory, forget in shared.moves.forget_predecessors({tp: self._target.path}):
+                await shared.durable.run(directory.path, forget)
+            if self.back.get(tp) is replica is shared.replicas.logs.get(tp):
+                shared.moves.start(tp, self._target.path)
+        except StorageError as error:
+            shared.replicas.directory_failed(error)
+            self._rest(tp)
+            return
+        except KafkaError as error:
+            log.error("moving %s back to another log directory failed; it stays where it is: %s", tp, error)
+        if self.back.get(tp) is replica:
+            del self.back[tp]
 
     def _stands(self, tp: TopicPartition, future: Log) -> bool:
         """False if the topic was deleted meanwhile, the move given up for another, or a log directory has failed."""

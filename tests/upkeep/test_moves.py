@@ -17,7 +17,7 @@ import pytest
 from kafkad.config import LONG_MAX, LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.checkpoint import CLEANED_OFFSETS
-from kafkad.log.directories import CheckpointWrite
+from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
@@ -734,6 +734,75 @@ def test_a_replica_moves_on_although_the_one_that_it_has_replaced_is_still_there
     logs.load(lambda topic: LogConfig())
     assert (logs.logs[FIRST].directory, logs.logs[FIRST].end_offset) == (str(killed / "second" / "t-0"), 6)
     logs.close()
+
+
+def move_onto_a_hung_disk(broker: Broker, patch: pytest.MonkeyPatch) -> asyncio.Event:
+    """A copy has taken its replica's place; its disk does not have it until the event is set."""
+    disks: list[asyncio.Event] = []
+    adopt = LogManager.adopt
+
+    def adopted(logs: LogManager, tp: TopicPartition, log: Log, directory: LogDirectory) -> None:
+        adopt(logs, tp, log, directory)
+        disks.append(hangs(patch, directory.path))
+
+    with patch.context() as patched:
+        patched.setattr(LogManager, "adopt", adopted)
+        broker.move(FIRST, broker.second)
+        broker.work()
+    assert (broker.home(FIRST), len(disks)) == (broker.second, 1)
+    return disks[0]
+
+
+def test_a_replica_moves_back_once_what_it_has_replaced_there_is_put_away(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.log(FIRST).increment_start_offset(2)
+    for write in broker.replicas.logs.collect_start_offsets():
+        write.write()
+    goes_on = move_onto_a_hung_disk(broker, monkeypatch)
+    broker.move(FIRST, broker.first)
+    broker.work(after_ms=1_000)
+    assert broker.home(FIRST) == broker.second
+    goes_on.set()
+    broker.work()
+    broker.work(after_ms=1_000)
+    assert (broker.home(FIRST), broker.log(FIRST).start_offset) == (broker.first, 2)
+
+
+@pytest.mark.parametrize("otherwise", ["stay", "third", "deleted", "offline"])
+def test_a_replica_does_not_move_back_when_something_else_has_become_of_it(
+    three: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, otherwise: str
+) -> None:
+    goes_on = move_onto_a_hung_disk(three, monkeypatch)
+    three.move(FIRST, three.first)
+    logs = three.replicas.logs
+    if otherwise == "deleted":
+        logs.delete(FIRST)
+    elif otherwise == "offline":
+        logs.fail(StorageError(three.first, "it is gone"))
+    else:
+        three.move(FIRST, {"stay": three.second, "third": three.directories[2]}[otherwise])
+    goes_on.set()
+    for _ in range(3):
+        three.work(after_ms=1_000)
+    home = logs.directory_of(FIRST)
+    at = {"stay": three.second, "third": three.directories[2], "offline": three.second}.get(otherwise)
+    assert (None if home is None else home.path) == at
+    assert any("moving t-0 back" in message for message in caplog.messages) is (otherwise == "offline")
+
+
+def test_a_move_back_that_a_disk_refuses_is_tried_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = move_onto_a_hung_disk(broker, monkeypatch)
+    broker.move(FIRST, broker.first)
+    short = StorageError(broker.first, "creating failed")
+    short.__cause__ = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    fails_once(monkeypatch, Moves, "start", short)
+    goes_on.set()
+    broker.work()
+    broker.work(after_ms=1_000)
+    assert broker.home(FIRST) == broker.second
+    broker.work(after_ms=1_000)
+    assert broker.home(FIRST) == broker.first
 
 
 def test_of_a_directory_one_replica_is_marked_at_a_time_of_which_its_disk_does_not_know(
