@@ -75,8 +75,9 @@ class Moved(NamedTuple):
 
     log: Log
     put_away: Callable[[], list[CheckpointWrite]]
-    """The end of the replica that was replaced, for when the copy and its name are on the disk: StorageError if a disk
-    refuses, and then it is to be tried again later. Returns what is to be written then in a thread."""
+    """The end of the replica that was replaced, for when the copy and its name are on the disk, or those of a later one
+    in its place: StorageError if a disk refuses, and then it is to be tried again later. Returns what is to be written
+    then in a thread."""
 
 
 class Moves:
@@ -265,9 +266,9 @@ class Moves:
         return Moved(future, partial(self._put_away, source, log, target))
 
     def _put_away(self, source: LogDirectory, log: Log, target: LogDirectory) -> list[CheckpointWrite]:
-        """The replica that was replaced. It stays where the disk of the one in its place has failed: the next start
-        finds it whole."""
-        if target.failure is not None:
+        """The replica that was replaced. It stays if the disk of the one in its place has failed: the next start finds
+        it whole."""
+        if self._manager.get(log.topic_partition) is None:
             return []
         if source.replaced.get(log.topic_partition) is log:  # else its topic was deleted, or its disk has failed
             self._manager.put_away_replaced(source, log.topic_partition)

@@ -30,7 +30,8 @@ T = TypeVar("T")
 _REST_MS = 1_000
 """Of a move that a disk is in the way of."""
 _LITTLE = 16 << 20
-"""Bytes of a copy that are flushed while those wait who want its replica on the disk."""
+"""Bytes of a copy that may not be flushed when its exchange begins, in which those wait who want its replica on the
+disk."""
 _PATIENCE_MS = 3_000
 """For which they do; after each exchange that was not in time, twice as long."""
 _LONGEST_PATIENCE_MS = 4 * _PATIENCE_MS
@@ -269,7 +270,7 @@ class _MovesInto:
         has_all = await self._step(tp, future, lambda: True)
         if not has_all or not self._stands(tp, future):
             return
-        if future in self._flushed and self._is_close(tp, future):
+        if future in self._flushed and future.durability.unflushed_bytes <= _LITTLE:
             self._exchanges[tp] = asyncio.create_task(self._try_exchange(tp, future))
             return
         await self._shared.durable.flush(future)
@@ -356,7 +357,7 @@ class _MovesInto:
         patience: Timer | None = None
         try:
             patience = self._shared.after(self._patience_ms.get(tp, _PATIENCE_MS), let_go)
-            while moved is None and is_held and self._is_close(tp, future):
+            while moved is None and is_held and self._is_whole(tp, future):
                 moved = await self._step(tp, future, partial(self._finish, tp))
                 if moved is None and future.flushed_until < replica.flushed_until:
                     await self._shared.durable.synced(future)
@@ -368,15 +369,15 @@ class _MovesInto:
         return moved
 
     def _wait_for_another(self, tp: TopicPartition, future: Log) -> None:
-        """Before the next exchange, if the copy was not cut back, and still stands: this one was not in time."""
-        if self._stands(tp, future) and future not in self._shared.replicas.logs.cut:
+        """Before the next exchange, if this one was not in time."""
+        if self._is_whole(tp, future):
             patience_ms = self._patience_ms.get(tp, _PATIENCE_MS)
             self._rest(tp, _PAUSE * patience_ms)
             self._patience_ms[tp] = min(2 * patience_ms, _LONGEST_PATIENCE_MS)
 
-    def _is_close(self, tp: TopicPartition, future: Log) -> bool:
-        is_cut = future in self._shared.replicas.logs.cut
-        return self._stands(tp, future) and not is_cut and future.durability.unflushed_bytes <= _LITTLE
+    def _is_whole(self, tp: TopicPartition, future: Log) -> bool:
+        """It stands, and was not cut back."""
+        return self._stands(tp, future) and future not in self._shared.replicas.logs.cut
 
     def _finish(self, tp: TopicPartition) -> Moved | None:
         moved = self._shared.moves.finish(tp)
@@ -401,7 +402,8 @@ class _MovesInto:
                     self._shared.durable.in_thread(replica.log_directory, mark.sync, lambda error: None)
 
     async def _put_away(self, moved: Moved) -> list[CheckpointWrite]:
-        await self._shared.durable.synced(moved.log)
+        """Once the replica is on the disk, which another move may have brought elsewhere meanwhile."""
+        await self._shared.durable.synced(self._shared.replicas.logs.get(moved.log.topic_partition) or moved.log)
         return moved.put_away()
 
     async def _insist(self, tp: TopicPartition, step: Callable[[], Awaitable[T]]) -> T | None:

@@ -39,6 +39,7 @@ from kafkad.wire.messages.incremental_alter_configs import (
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.fakes import FakeClock, fails_once, hangs
 from tests.full_disk import FullDisk
+from tests.log.moving import BadDisk
 from tests.one_broker import NoSync, OneBroker
 
 FIRST, SECOND, THIRD = ALL = [TopicPartition("t", partition) for partition in range(3)]
@@ -357,6 +358,22 @@ def test_much_that_comes_while_a_copy_is_flushed_is_flushed_before_it_takes_its_
     broker.move(FIRST, broker.second)
     broker.work()
     assert (broker.home(FIRST), unflushed) == (broker.second, [5 * size, 2 * size])
+
+
+def test_a_move_ends_although_much_comes_while_the_disk_is_told_of_the_mark(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the time is limited for which others are held up."""
+    monkeypatch.setattr(moves_module, "_LITTLE", broker.log(FIRST).size // 5)
+
+    def produce() -> None:
+        for _ in range(10):
+            broker.append(FIRST)
+
+    when_marked(monkeypatch, produce)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert (broker.home(FIRST), broker.log(FIRST).end_offset) == (broker.second, 15)
 
 
 def test_settings_that_change_during_a_move_hold_for_the_copy_and_after_it(broker: Broker) -> None:
@@ -803,6 +820,27 @@ def test_a_move_back_that_a_disk_refuses_is_tried_again(broker: Broker, monkeypa
     assert broker.home(FIRST) == broker.second
     broker.work(after_ms=1_000)
     assert broker.home(FIRST) == broker.first
+
+
+def test_what_was_replaced_goes_once_a_later_copy_is_on_the_disk_if_that_of_the_first_has_failed(
+    three: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nothing could move there again."""
+    third = three.directories[2]
+    with monkeypatch.context() as patched:
+        BadDisk(Path(three.first), "rename", errno.ENOSPC, patched)
+        three.move(FIRST, three.second)
+        three.work()
+        three.move(FIRST, third)
+        three.work()
+        assert three.home(FIRST) == third
+        three.replicas.logs.fail(StorageError(three.second, "it is gone"))
+    assert os.path.exists(os.path.join(three.first, "t-0"))
+    three.work(after_ms=1_000)
+    assert not os.path.exists(os.path.join(three.first, "t-0"))
+    three.move(FIRST, three.first)
+    three.work()
+    assert three.home(FIRST) == three.first
 
 
 def test_of_a_directory_one_replica_is_marked_at_a_time_of_which_its_disk_does_not_know(
