@@ -351,6 +351,8 @@ class _MovesInto:
         """
         await self._step(tp, future, lambda: None)
         await self._shared.durable.synced(future)
+        if not self._is_whole(tp, future):
+            return None  # another exchange may hold the replica by now
         moved, is_held = None, True
         hold = self._shared.durable.hold(replica)
         let_go = partial(self._shared.durable.let_go, hold)

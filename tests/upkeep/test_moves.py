@@ -592,6 +592,32 @@ def test_a_move_that_was_given_up_takes_no_mark_from_the_next(broker: Broker, mo
     assert broker.log(FIRST).end_offset == 8
 
 
+def test_a_move_that_was_given_up_takes_no_hold_from_the_next(three: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold, held, disks = Durable.hold, [], []
+
+    def holding(durable: Durable, log: Log) -> Hold:
+        held.append(log)
+        return hold(durable, log)
+
+    monkeypatch.setattr(Durable, "hold", holding)
+
+    def hang() -> None:
+        three.append(FIRST)
+        disks.append(hangs(monkeypatch, three.second))
+
+    with monkeypatch.context() as patched:
+        when_marked(patched, hang)
+        three.move(FIRST, three.second)
+        three.work()
+    three.move(FIRST, three.first)
+    disks[0].set()
+    three.work()
+    assert held == []
+    three.move(FIRST, three.directories[2])
+    three.work()
+    assert (three.home(FIRST), len(held)) == (three.directories[2], 1)
+
+
 def test_who_waits_for_the_disk_at_the_end_of_a_move_waits_for_that_of_the_copy(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
