@@ -60,11 +60,17 @@ def plan_of(blocks: dict[str, Any], *, mode: Mode = "batch", schema: Schema | No
 
 def produced(bootstrap: str, topic: str, records: list[tuple[int, Bytes, Bytes]], *, partitions: int) -> None:
     """A new topic with these: partition, key and value of each."""
-    from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+    added(bootstrap, topic, records)
+
+
+def added(bootstrap: str, topic: str, records: list[tuple[int, Bytes, Bytes]]) -> None:
+    """These at the end of a topic."""
+    from confluent_kafka import Producer
+
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 10**6})
     for partition, key, value in records:
         producer.produce(topic, key=key, value=value, partition=partition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from kafkad_etl.driver.paths import Files, join
@@ -89,7 +89,12 @@ def lacking(files: Files, checkpoint: str, deleted: Iterable[str]) -> Lacking | 
     return Lacking(last, found) if found else None
 
 
-def take_back(files: Files, checkpoint: str, batch: int) -> None:
-    """Removes the plan of a batch that no sink has been given, so that Spark makes another."""
+def take_back(files: Files, checkpoint: str, lacking: Lacking, is_finished: Callable[[int, BatchRange], bool]) -> bool:
+    """Removes the plan of a batch that misses topics, so that Spark makes another. Returns False if it stays: the sink
+    has finished the batch, and takes no other records under its number."""
+    batch = lacking.batch
+    if is_finished(batch, range_of(files, checkpoint, batch)):
+        return False
     for name in (f".{batch}.crc", f"{batch}"):  # a plan can be read without its checksum
         files.remove(join(checkpoint, f"offsets/{name}"))
+    return True

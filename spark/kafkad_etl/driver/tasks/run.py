@@ -170,6 +170,8 @@ class _StreamRun(_Run):
         self._error: BaseException | None = None
         self._was_stopped = False
         """True once this run has stopped its query, whose errors are then of no interest."""
+        self._kept_plan = -1
+        """The batch that is repeated without topics."""
         self._entered = -1
         self._told_batch = -1
         self._rows = 0
@@ -190,12 +192,23 @@ class _StreamRun(_Run):
             raise JobFailed(_lacks(self._plan.checkpoint, known, last))
 
     def run(self) -> EndReason:
+        repeats = self._keeps_plan() and self._plan.mode != "continuous"
+        # AvailableNow refuses a plan that lacks topics which are there now
+        reason = self._run_query({"once": True}) if repeats else "done"
+        return self._run_query(self._trigger()) if reason == "done" else reason
+
+    def _trigger(self) -> dict[str, Any]:
+        if self._plan.mode == "continuous":
+            return {"processingTime": f"{duration_ms(self._plan.job.run.every)} milliseconds"}
+        return {"availableNow": True}
+
+    def _run_query(self, trigger: dict[str, Any]) -> EndReason:
         self._error = None
         self._rows -= sum(outcome.rows_read for outcome in self._outcomes.values())  # they come again
         self._outcomes.clear()
         self._started.clear()
         self._idle_since = None
-        query = self._query = self._start()
+        query = self._query = self._start(trigger)
         self._started.set()
         self._tell_running()
         reason: EndReason | None = None
@@ -241,10 +254,29 @@ class _StreamRun(_Run):
         """Spark takes topics that it does not see for lost data."""
         failed = failure_of(error)
         planned = self._planned_without_topics() if failed.kind == "data-loss" else None
-        return _sees_no_more(planned.missing) if planned else failed
+        return _sees_no_more(planned.missing) if planned and planned.batch != self._kept_plan else failed
 
     def _planned_without_topics(self) -> offset_log.Lacking | None:
         return offset_log.lacking(self._files, self._plan.checkpoint, self._deleted)
+
+    def _keeps_plan(self) -> bool:
+        """True if a batch that was planned without topics is to be repeated so, because the sink has finished it. Any
+        other such plan is taken back."""
+        try:
+            planned = self._planned_without_topics()
+            if not planned or offset_log.take_back(self._files, self._plan.checkpoint, planned, self._is_finished):
+                return False
+        except Exception as error:
+            raise JobFailed(failure_of(error)) from error
+        self._kept_plan = planned.batch
+        self._warn(_written_without(planned))
+        return True
+
+    def _is_finished(self, number: int, offsets: offset_log.BatchRange) -> bool:
+        return self._sink.finished(self._identified(number, offsets)) is not None
+
+    def _identified(self, number: int, offsets: offset_log.BatchRange) -> BatchId:
+        return BatchId(number, self._plan.checkpoint_id, offsets.start, offsets.end, offsets.planned_ms)
 
     def _ended(self, query: Any) -> bool:
         from pyspark.errors import StreamingQueryException
@@ -259,22 +291,17 @@ class _StreamRun(_Run):
             return super()._result_columns()
         return columns_of(self._stateful.query(self._source.stream()))
 
-    def _start(self) -> Any:
+    def _start(self, trigger: dict[str, Any]) -> Any:
         from pyspark.errors import AnalysisException
 
         job = self._plan.job
         frame = self._source.stream()
         if self._stateful:
             frame = self._stateful.query(frame)
-        trigger: dict[str, Any] = {"availableNow": True}
-        if self._plan.mode == "continuous":
-            trigger = {"processingTime": f"{duration_ms(job.run.every)} milliseconds"}
         writer = frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._plan.checkpoint)
         if self._stateful:
             writer = writer.outputMode(job.run.output)
         try:
-            if planned := self._planned_without_topics():
-                offset_log.take_back(self._files, self._plan.checkpoint, planned.batch)
             return writer.queryName(job.name).trigger(**trigger).start()
         except AnalysisException as error:  # of what streams cannot do
             raise sql_failed(error, transform.queries(job)[-1].name) from error
@@ -289,10 +316,10 @@ class _StreamRun(_Run):
             self._entered = number
             offsets = offset_log.range_of(self._files, self._plan.checkpoint, number)
             offset_log.sync(self._files, self._plan.checkpoint, number)
-            if missing := offset_log.missing(offsets, self._deleted):
+            missing = offset_log.missing(offsets, self._deleted)
+            if missing and number != self._kept_plan:
                 raise JobFailed(_sees_no_more(missing))
-            batch = BatchId(number, self._plan.checkpoint_id, offsets.start, offsets.end, offsets.planned_ms)
-            outcome = self._process(rows, batch, offsets.late_before_ms)
+            outcome = self._process(rows, self._identified(number, offsets), offsets.late_before_ms)
             self._outcomes[number] = outcome
             self._rows += outcome.rows_read
         except BaseException as error:
@@ -337,11 +364,21 @@ def _lacks(checkpoint: str, known: int, last: int | None) -> Failed:
     )
 
 
+def _named(topics: list[str]) -> str:
+    return f"topic {topics[0]}" if len(topics) == 1 else f"topics {', '.join(topics)}"
+
+
+def _written_without(planned: offset_log.Lacking) -> str:
+    return (
+        f"batch {planned.batch} was planned and written without {_named(planned.missing)}, which the checkpoint has: "
+        "what is there is read from its start again"
+    )
+
+
 def _sees_no_more(topics: list[str]) -> Failed:
-    told = f"topic {topics[0]}" if len(topics) == 1 else f"topics {', '.join(topics)}"
     return Failed(
         kind="topic",
-        text=f"Spark does not see {told} any more, which the checkpoint has: deleted, or not authorised",
+        text=f"Spark does not see {_named(topics)} any more, which the checkpoint has: deleted, or not authorised",
         hints=["nothing was written without it; the next run goes on where the checkpoint stands"],
         retriable=True,
     )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from kafkad_etl.driver.batches.offset_log import (
     BatchRange,
     Lacking,
@@ -12,7 +14,7 @@ from kafkad_etl.driver.batches.offset_log import (
     sync,
     take_back,
 )
-from tests.spark.driver.sinks.disk import Disk
+from tests.spark.driver.sinks.disk import Crash, Disk
 
 FIRST = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"orders":{"1":200,"0":199}}'
 SECOND = b'v1\n{"batchWatermarkMs":5000,"batchTimestampMs":2,"conf":{}}\n{"orders":{"1":400,"0":399}}'
@@ -68,6 +70,25 @@ def test_only_the_plan_of_a_batch_that_misses_topics_and_is_not_committed_is_tak
     disk = _disk(**{**whole, "offsets/1": without, "offsets/.1.crc": crc})
     assert lacking(disk, "/cp", ["orders"]) is None
     assert lacking(disk, "/cp", []) == Lacking(1, ["orders"])
-    take_back(disk, "/cp", 1)
+    assert take_back(disk, "/cp", Lacking(1, ["orders"]), lambda number, offsets: False)
     assert disk.files == _disk(**whole).files
     assert lacking(_disk(offsets_0=without, sources_0_0=BEGIN), "/cp", []) == Lacking(0, ["orders"])
+
+
+def test_the_plan_of_a_batch_that_a_sink_has_finished_stays_wherever_a_run_was_killed() -> None:
+    without = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":4,"conf":{}}\n{"refunds":{"0":3}}'
+    whole = {"offsets/0": FIRST, "commits/0": b"v1\n{}", "offsets/1": without, "offsets/.1.crc": b"crc"}
+    asked = []
+
+    def is_finished(number: int, offsets: BatchRange) -> bool:
+        asked.append((number, offsets))
+        return True
+
+    disk = _disk(**whole)
+    assert not take_back(disk, "/cp", Lacking(1, ["orders"]), is_finished)
+    assert disk.files == _disk(**whole).files
+    assert asked == [(1, BatchRange({"orders": {0: 199, 1: 200}}, {"refunds": {0: 3}}, 0, 4))]
+    disk.steps_left = 1
+    with pytest.raises(Crash):
+        take_back(disk, "/cp", Lacking(1, ["orders"]), lambda number, offsets: False)
+    assert lacking(disk, "/cp", []) == Lacking(1, ["orders"]), "the sink is asked again"

@@ -16,10 +16,10 @@ from kafkad_etl.driver.tasks import run as running
 from kafkad_etl.driver.tasks.preview import preview
 from kafkad_etl.driver.tasks.run import edges_of, run
 from kafkad_etl.driver.terms import BatchId, JobFailed, Written
-from kafkad_etl.messages import Batch, Event, Failed, Query, Reading, Retrying, Rows, Stop, Tasks, Warned
+from kafkad_etl.messages import Batch, Event, Failed, Plan, Query, Reading, Retrying, Rows, Stop, Tasks, Warned
 from tests.broker import KafkadProcess
 from tests.spark import schema_registry
-from tests.spark.driver.rows import IN_PROCESS, Front, Kept, live_plan, produced
+from tests.spark.driver.rows import IN_PROCESS, Front, Kept, added, live_plan, produced
 
 pytestmark = IN_PROCESS
 
@@ -281,16 +281,7 @@ def test_a_topic_that_is_not_seen_for_a_while_is_not_read_again_from_its_start(
     kept, unseen = names = [f"seen-{fails}-{name}" for name in "ab"]
     for name in names:
         produced(broker.bootstrap, name, [(0, None, b"1")] * 5, partitions=1)
-    blocks = {"source": {"pattern": f"seen-{fails}-."}, "run": {"mode": "available-now", "retries": {"max": 0}}}
-    reading = Reading(
-        client={"bootstrap.servers": broker.bootstrap},
-        how="subscribePattern",
-        what=f"^seen-{fails}-.$",
-        start={name: {0: 0} for name in names},
-        end={},
-        fail_on_data_loss=fails,
-    )
-    plan = replace(live_plan(broker.bootstrap, kept, 1, blocks, tmp_path), reading=reading)
+    plan = _pattern_plan(broker.bootstrap, names, f"seen-{fails}-.", tmp_path, fails=fails)
     front, sink = Front(), Kept()
     assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
     from confluent_kafka.admin import AdminClient
@@ -307,9 +298,65 @@ def test_a_topic_that_is_not_seen_for_a_while_is_not_read_again_from_its_start(
     assert front.of(Batch)[-1].end[unseen] == {0: 5}
     assert len(sink.rows) == 10
     admin.delete_topics([unseen])[unseen].result(20)
-    without = replace(plan, reading=replace(reading, deleted=[unseen], fail_on_data_loss=False))
+    without = _without(plan, unseen)
     assert run(spark, without, front, edges_of(spark, without, sink)) == "done"
     assert list(front.of(Batch)[-1].end) == [kept]
+
+
+class Numbered(Kept):
+    """Knows the batches that it has by their numbers."""
+
+    def finished(self, batch: BatchId) -> Written | None:
+        return Written(len(self.batches[batch.number])) if batch.number in self.batches else None
+
+
+def test_a_batch_that_was_written_without_a_topic_and_not_committed_keeps_its_plan(
+    spark: Any, broker: KafkadProcess, tmp_path: Path
+) -> None:
+    kept, unseen = names = [f"written-{name}" for name in "ab"]
+    for name in names:
+        produced(broker.bootstrap, name, [(0, None, b"1")] * 5, partitions=1)
+    plan = _pattern_plan(broker.bootstrap, names, "written-.", tmp_path, fails=False)
+    sink = Numbered()
+    assert run(spark, plan, Front(), edges_of(spark, plan, sink)) == "done"
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([unseen])[unseen].result(20)
+    added(broker.bootstrap, kept, [(0, None, b"2")] * 2)
+    without = _without(plan, unseen)
+    assert run(spark, without, Front(), edges_of(spark, without, sink)) == "done"
+    for name in ("commits/1", "commits/.1.crc"):  # as if it had been killed before
+        (tmp_path / name).unlink()
+    produced(broker.bootstrap, unseen, [(0, None, b"1")] * 6, partitions=1)
+    added(broker.bootstrap, kept, [(0, None, b"3")] * 2)
+    front = Front()
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
+    replayed, last = front.of(Batch)
+    assert (replayed.batch, replayed.end, replayed.replayed) == (1, {kept: {0: 7}}, True)
+    assert (last.batch, last.end) == (2, {kept: {0: 9}, unseen: {0: 6}})
+    assert [row.value for row in sink.batches[2]].count(b"3") == 2
+    assert f"batch 1 was planned and written without topic {unseen}" in front.of(Warned)[0].text
+
+
+def _pattern_plan(bootstrap: str, names: list[str], pattern: str, checkpoint: Path, *, fails: bool) -> Plan:
+    """Of a job that reads topics of a pattern."""
+    blocks = {"source": {"pattern": pattern}, "run": {"mode": "available-now", "retries": {"max": 0}}}
+    reading = Reading(
+        client={"bootstrap.servers": bootstrap},
+        how="subscribePattern",
+        what=f"^{pattern}$",
+        start={name: {0: 0} for name in names},
+        end={},
+        fail_on_data_loss=fails,
+    )
+    return replace(live_plan(bootstrap, names[0], 1, blocks, checkpoint), reading=reading)
+
+
+def _without(plan: Plan, deleted: str) -> Plan:
+    """The same after the loss of a topic was accepted."""
+    assert plan.reading is not None
+    return replace(plan, reading=replace(plan.reading, deleted=[deleted], fail_on_data_loss=False))
 
 
 def test_a_stateful_job_that_meets_new_schemas_goes_on_without_a_failure(
