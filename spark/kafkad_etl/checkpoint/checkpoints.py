@@ -91,6 +91,8 @@ class Record(Struct, frozen=True, kw_only=True):
     hash: str
     spark: str = ""
     """As x.y; empty if unknown."""
+    begun: bool = True
+    """False as long as no query can have begun, so that no sink knows the id; earlier versions did not say it."""
     topics: dict[str, str] = {}
     """Topic ids by topic name, as the cluster assigned them."""
     remote: str = ""

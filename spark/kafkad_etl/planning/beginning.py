@@ -40,8 +40,10 @@ def begin(planned: PlannedRun, clusters: Clusters) -> Begun:
         plan = replace(plan, sink_schema_id=number)
         notes.append(f"registered schema {number} for subject {planned.registration.subject}")
     if planned.checkpoint and planned.record:
-        planned.checkpoint.write_record(planned.record)
+        planned.checkpoint.write_record(replace(planned.record, begun=not planned.is_new))
     writing.need_delivery(clusters, plan)  # its id is on record now: the same one when the right has been granted
+    if planned.checkpoint and planned.record:
+        planned.checkpoint.write_record(planned.record)  # Spark may begin from here on
     return Begun(plan, notes)
 
 

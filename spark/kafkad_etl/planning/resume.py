@@ -10,7 +10,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from kafkad_etl.checkpoint import checkpoints
-from kafkad_etl.checkpoint.checkpoints import Checkpoint, Files, Record, Standing
+from kafkad_etl.checkpoint.checkpoints import Checkpoint, Record, Standing
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import without_login
 from kafkad_etl.job import Job
@@ -50,7 +50,7 @@ def resume_point(
     before = before and _without_secrets(before, asked.secrets)
     checkpoints.guard(before, same, files, checkpoint.path)
     if before is None or not (files.is_begun or checkpoint.is_remote):
-        return ResumePoint(same if _is_unused(before, job, files) else fresh, warnings=tuple(warnings))
+        return ResumePoint(same if _is_unused(before, job) else fresh, warnings=tuple(warnings))
     topics, spark = {**before.topics, **ids}, same.spark or before.spark
     kept = replace(same, made=before.made, topics=topics, spark=spark, seen=before.seen)
     standing = checkpoint.standing()
@@ -59,9 +59,10 @@ def resume_point(
     return ResumePoint(kept, standing, is_new=False, warnings=tuple(warnings))
 
 
-def _is_unused(before: Record | None, job: Job, files: Files) -> bool:
-    """True if no query of the job has begun: no sink knows the record's id, and rights may have been granted on it."""
-    return before is not None and before.job == job.name and files.metadata is None
+def _is_unused(before: Record | None, job: Job) -> bool:
+    """True if no query of the job has begun: no sink knows the record's id, and rights may have been granted on it.
+    Spark's files do not tell it, which may have been removed since."""
+    return before is not None and before.job == job.name and not before.begun
 
 
 def _without_secrets(record: Record, secrets: frozenset[str]) -> Record:

@@ -15,6 +15,7 @@ from kafkad_etl.cluster import topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.messages import Batch
+from kafkad_etl.planning import writing
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import PlannedRun, RunOptions
@@ -130,17 +131,43 @@ def test_what_the_environment_gives_counts_in_paths_and_is_not_written(tmp_path:
     assert "sink: was parquet ****; is now another parquet ****, whose **** is not the same" in refused.value.hints
 
 
-def test_a_checkpoint_keeps_its_id_until_the_query_begins_since_rights_are_granted_on_it(tmp_path: Path) -> None:
+def test_a_checkpoint_keeps_its_id_until_a_query_may_begin_since_rights_are_granted_on_it(tmp_path: Path) -> None:
     checkpoint = Checkpoint(str(tmp_path), tmp_path)
     first = resumed(checkpoint, "hush", "/lake/orders")
-    assert resumed(checkpoint, "hush", "/lake/others").checkpoint_id == first.checkpoint_id
+    assert first.record is not None and first.record.begun
+    checkpoint.write_record(replace(first.record, begun=False))
     another = resume_point(checkpoint, job(name="another"), RunOptions(), {}, 0)
     assert another.checkpoint_id != first.checkpoint_id
     reset = resume_point(checkpoint, job(), RunOptions(reset_checkpoint=True), {}, 0)
     assert reset.checkpoint_id != first.checkpoint_id
-    (tmp_path / "metadata").write_text('{"id": "q"}')
+    assert resumed(checkpoint, "hush", "/lake/others").checkpoint_id == first.checkpoint_id
     begun = resumed(checkpoint, "hush", "/lake/orders")
-    assert begun.checkpoint_id != first.checkpoint_id, "batches may have been written, whose files were removed"
+    assert begun.checkpoint_id != first.checkpoint_id, "batches may have been written, and Spark's files removed"
+
+
+def test_a_record_of_an_earlier_version_is_one_whose_query_may_have_begun(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path), tmp_path)
+    first = resumed(checkpoint, "hush", "/lake/orders")
+    fields = json.loads((tmp_path / "job.json").read_bytes())
+    assert fields.pop("begun")
+    (tmp_path / "job.json").write_text(json.dumps(fields))
+    assert resumed(checkpoint, "hush", "/lake/orders").checkpoint_id != first.checkpoint_id
+
+
+def test_a_query_may_begin_once_its_user_has_the_rights(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise EtlError("not authorised", EtlExit.CLUSTER)
+
+    checkpoint = Checkpoint(str(cluster.state / "j"), cluster.state)
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "need_delivery", refuses)
+        with pytest.raises(EtlError):
+            cluster.run()
+    refused = checkpoint.record()
+    assert refused is not None and not refused.begun
+    cluster.run()
+    begun = checkpoint.record()
+    assert begun is not None and begun.begun and begun.checkpoint_id == refused.checkpoint_id
 
 
 def test_a_password_counts_nowhere_even_if_it_is_a_part_of_a_name(tmp_path: Path) -> None:
@@ -483,7 +510,8 @@ def test_a_sink_topic_has_to_exist_or_is_created_by_a_run_only(cluster: Cluster)
 
 def test_a_run_that_writes_exactly_once_begins_where_there_are_no_acls(cluster: Cluster) -> None:
     planned = cluster.run(sink=topic_sink(cluster.topic, delivery="exactly-once"))
-    assert cluster.plan(sink=topic_sink(cluster.topic)).plan.checkpoint_id == planned.plan.checkpoint_id
+    record = Checkpoint(str(cluster.state / "j"), cluster.state).record()
+    assert record is not None and record.checkpoint_id == planned.plan.checkpoint_id
 
 
 def test_rows_that_keep_their_partition_need_a_topic_with_as_many(cluster: Cluster) -> None:
