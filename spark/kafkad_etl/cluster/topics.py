@@ -15,6 +15,7 @@ from kafkad_etl.job import Create, Source
 from kctl.errors import KctlError, code_name, did_you_mean
 
 if TYPE_CHECKING:
+    from kafkad.wire.messages.metadata import MetadataRequest
     from kctl.reach.session import Session
 
 READ, WRITE = 3, 4
@@ -26,7 +27,7 @@ _NOT_TOLD = -0x80000000
 _NO_ID = bytes(16)
 
 Absence: TypeAlias = Literal["deleted", "hidden"]
-"""Why a topic is not there any more: it was deleted, and perhaps made again, or may not be seen."""
+"""Why a topic is not there any more: it was deleted, and perhaps made again, or may not be seen, if it is there."""
 
 
 class Topic(NamedTuple):
@@ -128,13 +129,28 @@ def _topic(session: Session, answer: Any, operation: int) -> Topic | None:
 
 
 def absent(session: Session, ids: Mapping[str, str]) -> dict[str, Absence]:
-    """Which of the topics, given with their ids (empty: any), are not there any more, and why. Nothing while the
-    cluster has no controller, because then nobody knows."""
+    """Which of the topics, given with their ids (empty: any), are not there any more, and why. All brokers that answer
+    have to say so: one that was cut off or has just started does not know them all."""
     answer = _metadata(session, list(ids))
+    found = _absences(answer, ids)
+    brokers = [broker.node_id for broker in answer.brokers] if found else []
+    for each in session.call_each(dict.fromkeys(brokers, _asking(found))).values():
+        if not isinstance(each, KctlError):
+            found = _agreed(found, _absences(each, ids))
+    return found
+
+
+def _absences(answer: Any, ids: Mapping[str, str]) -> dict[str, Absence]:
+    """Nothing while the cluster has no controller, because then nobody knows."""
     if answer.controller_id < 0 or not answer.brokers:
         return {}
     found = {topic.name: _absence(topic, ids[topic.name]) for topic in answer.topics}
     return {name: why for name, why in found.items() if why}
+
+
+def _agreed(one: Mapping[str, Absence], other: Mapping[str, Absence]) -> dict[str, Absence]:
+    """Who may not see a topic is not told whether it is there."""
+    return {name: "hidden" if "hidden" in (one[name], other[name]) else one[name] for name in one if name in other}
 
 
 def _absence(answer: Any, identity: str) -> Absence | None:
@@ -152,15 +168,20 @@ def _described(session: Session, names: Sequence[str]) -> list[Any]:
 
 
 def _metadata(session: Session, names: Sequence[str]) -> Any:
-    from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+    from kafkad.wire.messages.metadata import MetadataRequest
 
     served = session.version_of(MetadataRequest) or 0
-    request = MetadataRequest(
+    return session.call(_asking(names, operations=served >= 8))
+
+
+def _asking(names: Iterable[str], *, operations: bool = False) -> MetadataRequest:
+    from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    return MetadataRequest(
         topics=[MetadataRequestTopic(name=name) for name in names],
         allow_auto_topic_creation=False,
-        include_topic_authorized_operations=served >= 8,
+        include_topic_authorized_operations=operations,
     )
-    return session.call(request)
 
 
 def missing(session: Session, name: str, key: str) -> EtlError:
@@ -211,12 +232,24 @@ def _need(session: Session, topic: Topic, operation: int, key: str) -> None:
 
 def hidden(session: Session, names: Sequence[str], operation: int = READ) -> EtlError:
     """The error for topics that may not be seen, as whoever has the right to `operation` may."""
-    return _denied(session, unseen(names), names, operation)
+    return _denied(session, f"not authorised to see {_quoted(names)}", names, operation)
+
+
+def lost_sight(session: Session, names: Sequence[str]) -> EtlError:
+    """The error for topics of a checkpoint that may not be seen any more, if they are there."""
+    error = _denied(session, unseen(names), names, READ)
+    hint = "of one that is gone, the next run says so then: --accept-data-loss goes on without it"
+    return EtlError(error.what, EtlExit.CLUSTER, hints=(*error.hints, hint))
 
 
 def unseen(names: Sequence[str]) -> str:
+    """Of topics that have been seen before. Brokers say the same of those that are there and those that are not."""
+    return f"{_quoted(names)} cannot be seen any more: deleted, or not authorised"
+
+
+def _quoted(names: Sequence[str]) -> str:
     told = ", ".join(f'"{name}"' for name in names)
-    return f"not authorised to see topic{'s' * (len(names) > 1)} {told}"
+    return f"topic{'s' * (len(names) > 1)} {told}"
 
 
 def _denied(session: Session, what: str, topics: Sequence[str], operation: int, key: str = "") -> EtlError:

@@ -134,7 +134,7 @@ def command_text(words: Sequence[str]) -> str:
 
 _UNFOUND: Mapping[str, str] = {
     "deleted": "deleted",
-    "hidden": "not authorised to see the topic: run refuses to go on without it",
+    "hidden": "deleted, or not authorised: run refuses to go on without it",
     "unlisted": "not read by the job as it is now",
 }
 

@@ -106,7 +106,7 @@ def _deleted(session: Session, unfound: Mapping[str, Unfound], *, accepts: bool)
     """The topics that were deleted, if that is accepted. What is there is no topic to go on without: Spark would read
     it again from its start as soon as it sees it."""
     if hidden := [name for name, why in unfound.items() if why == "hidden"]:
-        raise topics.hidden(session, hidden)
+        raise topics.lost_sight(session, hidden)
     if unlisted := [name for name, why in unfound.items() if why == "unlisted"]:
         raise EtlError(
             f'topic "{unlisted[0]}" is in the checkpoint, and the brokers do not agree whether it is there',

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafkad_etl.cluster.rights import grant, need_delivery, principal
-from kafkad_etl.cluster.topics import DELIVERY, WRITE, readable, writable
+from kafkad_etl.cluster.topics import DELIVERY, WRITE, absent, hidden, readable, writable
 from kafkad_etl.errors import EtlError, EtlExit
 from kctl.errors import Exit
 from kctl.reach.access import Access, Secret
@@ -119,6 +119,15 @@ def test_each_use_of_a_topic_needs_a_right_of_its_own(alice: Session, admin: Kct
     assert admin("acls", "remove", "--allow", "alice", "--topic", "out", "--operation", "Write", "-y").code == Exit.DONE
     with pytest.raises(EtlError, match='k: not authorised to write topic "out"'):
         writes(operations=(WRITE,))
+
+
+@pytest.mark.slow
+def test_a_topic_that_was_deleted_and_may_not_be_seen_is_known_to_be_gone_once_it_may(
+    alice: Session, admin: Kctl
+) -> None:
+    assert absent(alice, {"gone": ""}) == {"gone": "hidden"}
+    followed(admin, hidden(alice, ["gone"]))
+    assert absent(alice, {"gone": ""}) == {"gone": "deleted"}
 
 
 @pytest.mark.parametrize(

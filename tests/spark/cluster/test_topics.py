@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from kafkad_etl.cluster.topics import (
     absent,
     hidden,
     java_pattern,
+    lost_sight,
     matching,
     sources,
     writable,
@@ -24,7 +26,9 @@ from kafkad_etl.cluster.topics import (
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Source
 from kafkad_etl.planning.source import averages
+from kctl.errors import KctlError
 from kctl.reach.access import Access
+from kctl.reach.connection import Disconnected
 
 
 class Answer(NamedTuple):
@@ -43,17 +47,30 @@ class Cluster:
 
     access = Access()
 
-    def __init__(self, *, controller_id: int = 1, **answer: Any) -> None:
+    def __init__(self, *, controller_id: int = 1, others: Sequence[Any] = (), **answer: Any) -> None:
+        """`others`: what other brokers say, as clusters, or why they do not."""
         self._controller_id = controller_id
         self._answer = answer
+        self._others = others
 
     def version_of(self, request: object) -> int:
         return 10
 
     def call(self, request: Any) -> Any:
         assert request.include_topic_authorized_operations
+        return self._says(request)
+
+    def call_each(self, requests: Any) -> Any:
+        brokers = dict(enumerate([self, *self._others]))
+        return {
+            at: brokers[at] if isinstance(brokers[at], KctlError) else brokers[at]._says(request)
+            for at, request in requests.items()
+        }
+
+    def _says(self, request: Any) -> Any:
         topics = [Answer(topic.name, **self._answer) for topic in request.topics]
-        return SimpleNamespace(topics=topics, controller_id=self._controller_id, brokers=["a broker"])
+        brokers = [SimpleNamespace(node_id=at) for at in range(1 + len(self._others))]
+        return SimpleNamespace(topics=topics, controller_id=self._controller_id, brokers=brokers)
 
 
 def test_a_right_that_the_broker_does_not_give_is_told_with_who_can() -> None:
@@ -93,6 +110,36 @@ def test_a_topic_that_may_not_be_seen_is_told() -> None:
 def test_why_a_topic_is_not_there_any_more(answer: dict[str, Any], why: str | None) -> None:
     cluster: Any = Cluster(**answer)
     assert absent(cluster, {"orders": (b"A" * 16).hex()}) == ({"orders": why} if why else {})
+
+
+UNKNOWN: dict[str, Any] = {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+HIDDEN: dict[str, Any] = {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "why"),
+    [
+        (UNKNOWN, Cluster(**UNKNOWN), "deleted"),
+        (UNKNOWN, Cluster(), None),
+        ({}, Cluster(**UNKNOWN), None),
+        (UNKNOWN, Cluster(**HIDDEN), "hidden"),
+        (HIDDEN, Cluster(**UNKNOWN), "hidden"),
+        (HIDDEN, Cluster(), None),
+        (UNKNOWN, Cluster(controller_id=-1, **UNKNOWN), None),
+        (UNKNOWN, Disconnected("kafka-2:9092: connection refused"), "deleted"),
+    ],
+)
+def test_a_topic_is_there_if_one_of_the_brokers_knows_it(one: dict[str, Any], other: Any, why: str | None) -> None:
+    cluster: Any = Cluster(others=[other], **one)
+    assert absent(cluster, {"orders": ""}) == ({"orders": why} if why else {})
+
+
+def test_a_topic_of_a_checkpoint_that_may_not_be_seen_may_be_gone() -> None:
+    cluster: Any = Cluster()
+    error = lost_sight(cluster, ["orders", "refunds"])
+    assert error.what == 'topics "orders", "refunds" cannot be seen any more: deleted, or not authorised'
+    assert error.hints[0].endswith("--operation Read --topic orders")
+    assert "--accept-data-loss" in error.hints[-1]
 
 
 def test_every_topic_that_may_not_be_seen_is_named() -> None:

@@ -157,7 +157,7 @@ def test_the_status_says_why_a_topic_of_the_checkpoint_is_not_read(
     assert {item["topic"]: item["note"] for item in items} == {
         place.topic: None,
         "deleted": "deleted",
-        "hidden": "not authorised to see the topic: run refuses to go on without it",
+        "hidden": "deleted, or not authorised: run refuses to go on without it",
         "unlisted": "not read by the job as it is now",
     }
 

@@ -421,7 +421,7 @@ def test_a_topic_of_a_pattern_that_was_deleted_is_told_though_nothing_is_new(clu
 
 
 @pytest.mark.parametrize(
-    ("absent", "told"), [("hidden", "not authorised to see topic"), (None, "the brokers do not agree whether it is")]
+    ("absent", "told"), [("hidden", "deleted, or not authorised"), (None, "the brokers do not agree whether it is")]
 )
 def test_a_topic_that_a_pattern_does_not_find_is_no_loss_to_accept_unless_it_was_deleted(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, absent: str | None, told: str

@@ -106,7 +106,7 @@ channel.close()
 """
     ran = run(WORK + waits, "--mode", "continuous")
     assert ran.code == EtlExit.CLUSTER
-    assert f'error: not authorised to see topic "{topic}"' in ran.err
+    assert f'error: topic "{topic}" cannot be seen any more: deleted, or not authorised' in ran.err
 
 
 def test_records_that_are_deleted_before_a_batch_reads_them_are_counted(
