@@ -16,7 +16,7 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, Popen
@@ -258,6 +258,7 @@ def launch(
     options: submitting.Options = submitting.NO_OPTIONS,
     *,
     secrets: Iterable[str] = (),
+    named: Collection[str] = (),
     inherited: Sequence[int] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Launched:
@@ -294,6 +295,7 @@ def launch(
                     environ,
                     submitting.java_options(plans, master, options, environ, environment.spark_home),
                     secrets,
+                    named,
                 ),
                 start_new_session=True,
                 pass_fds=(private.lock, *inherited),

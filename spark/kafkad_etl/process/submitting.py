@@ -1,6 +1,6 @@
 """Builds spark-submit's command line and environment. Pure, and shown by `kctl etl plan`.
 
-Neither contains secrets, since others can see them, but for an object store's keys, which its library looks for in the
+Neither contains secrets, since others can see them, but for keys that libraries of object stores look for in the
 environment. Settings whose values contain a secret reach the driver in the Plan, and it sets them before Spark starts.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -42,10 +42,12 @@ _MAY_SAY_COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b|--properties-file")
 _JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """Variables by which users give Java options."""
 _READ = re.compile(
-    r"(?:AWS|HADOOP|HDFS|JAVA|JDK|KRB5|LC|PYSPARK|PYTHON|SPARK|YARN)_?\w*|_JAVA_OPTIONS|LD_LIBRARY_PATH|TMPDIR|TZ"
-    r"|HOME|LANG|LOGNAME|PATH|USER"
+    r"(?:AWS|AZURE|GOOGLE|HADOOP|HDFS|JAVA|JDK|KRB5|KUBERNETES|LC|PYSPARK|PYTHON|SPARK|YARN)_?\w*|_JAVA_OPTIONS"
+    r"|LD_LIBRARY_PATH|TMPDIR|TZ|HOME|LANG|LOGNAME|PATH|USER"
 )
 """Variables that Spark, Java and their libraries look for."""
+_LEAST_SECRET = 8
+"""Characters by which a secret is known in other variables: many have a shorter value by chance."""
 _KCTLS = "KCTL_"
 """Of kctl's variables, among which is its login; a job's is in the Plan."""
 _ONLY_AT_START = ("spark.driver.", "spark.jars", "spark.submit.", "spark.master")
@@ -251,10 +253,16 @@ def variables(
     environ: Mapping[str, str],
     java_options: str = "",
     secrets: Iterable[str] = (),
+    named: Collection[str] = (),
 ) -> dict[str, str]:
-    """Environment variables for spark-submit. `directory` is the run's private directory."""
-    known = {secret for secret in secrets if secret}
-    theirs = {name: value for name, value in environ.items() if _READ.fullmatch(name) or value not in known}
+    """Environment variables for spark-submit. `directory` is the run's private directory, `named` are variables that
+    jobs have secrets from."""
+    known = {secret for secret in secrets if len(secret) >= _LEAST_SECRET}
+    theirs = {
+        name: value
+        for name, value in environ.items()
+        if _READ.fullmatch(name) or not (name in named or value in known or name.startswith(_KCTLS))
+    }
     ours = {
         **tool_variables(environment),
         "PYTHONPATH": joined(":", str(DRIVER.parents[2]), environ.get("PYTHONPATH", "")),
@@ -272,7 +280,7 @@ def variables(
     }
     if is_local(master):
         ours["SPARK_LOCAL_IP"] = "127.0.0.1"  # a host name that does not resolve would stop Spark
-    return {name: value for name, value in theirs.items() if not name.startswith(_KCTLS)} | ours
+    return theirs | ours
 
 
 def joined(separator: str, *parts: str) -> str:

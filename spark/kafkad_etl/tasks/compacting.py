@@ -68,7 +68,7 @@ def compact(request: Request, stream: TextIO) -> CompactResult:
     with Lock(checkpoint.lock_path) if alone else nullcontext() as lock:
         plan = plan_of(job, checkpoint, request.min_files)
         start = SparkStart(found, log_of(job.job), request.master)
-        ends = run_work(start, Work(plan, job.secrets, shown, explain, lock=lock))
+        ends = run_work(start, Work(plan, job.secrets, shown, explain, lock=lock, named=job.named))
     return CompactResult(shown.found, ends)
 
 

@@ -46,6 +46,13 @@ def test_what_comes_from_the_environment_is_secret_through_other_variables_too()
     assert variables().fill("${HOME:-x} ${env:EMPTY}").secrets == set()
 
 
+def test_it_is_known_which_variables_of_the_environment_secrets_are_from() -> None:
+    found = variables()
+    for text in ("${secret}", "${secret}", "${HOME:-x} ${env:EMPTY}"):
+        found.fill(text)
+    assert found.named == {"PW", "EMPTY"}
+
+
 @pytest.mark.parametrize(
     ("text", "wrong", "hint"),
     [

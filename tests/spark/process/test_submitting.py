@@ -99,9 +99,12 @@ def test_no_secret_is_on_the_command_line() -> None:
 
 
 def test_no_secret_is_in_the_environment_but_what_spark_and_its_libraries_look_for_there() -> None:
-    kept = {"AWS_SECRET_ACCESS_KEY": "geheim", "HOME": "geheim", "SPARK_LOCAL_IP": "geheim", "PLAIN": "x", "EMPTY": ""}
-    given = {**kept, "PW": "geheim", "SAME": "geheim", "KCTL_PASSWORD": "x", "KCTL_TOKEN": "y"}
-    found = variables(ENVIRONMENT, "yarn", Path("/private"), given, secrets=("geheim", ""))
+    libraries = ("AWS_SECRET_ACCESS_KEY", "AZURE_CLIENT_SECRET", "GOOGLE_APPLICATION_CREDENTIALS", "HOME")
+    kept = {**dict.fromkeys([*libraries, "KUBERNETES_SERVICE_PORT", "SPARK_LOCAL_IP"], "geheimnis"), "PLAIN": "x"}
+    kept |= {"OMP_NUM_THREADS": "1", "EMPTY": ""}
+    given = {**kept, "PW": "geheimnis", "SAME": "geheimnis", "PIN": "1", "KCTL_PASSWORD": "x", "KCTL_TOKEN": "y"}
+    named = frozenset({*libraries, "PW", "PIN"})
+    found = variables(ENVIRONMENT, "yarn", Path("/private"), given, secrets=("geheimnis", "1", ""), named=named)
     assert {name: found[name] for name in given if name in found} == kept
     assert "PW" in variables(ENVIRONMENT, "yarn", Path("/private"), given)
 
