@@ -79,11 +79,17 @@ def missing(batch: BatchRange, deleted: Iterable[str]) -> list[str]:
     return sorted(batch.start.keys() - batch.end.keys() - set(deleted))
 
 
-def lacking(files: Files, checkpoint: str, deleted: Iterable[str]) -> Lacking | None:
-    """The batch that is planned and not committed, if it misses topics."""
+def uncommitted(files: Files, checkpoint: str) -> int | None:
+    """The batch that is planned and not committed."""
     planned = [int(each.path) for each in files.under(join(checkpoint, "offsets")) if each.path.isdecimal()]
     last = max(planned, default=None)
-    if last is None or files.exists(join(checkpoint, f"commits/{last}")):
+    return None if last is None or files.exists(join(checkpoint, f"commits/{last}")) else last
+
+
+def lacking(files: Files, checkpoint: str, deleted: Iterable[str]) -> Lacking | None:
+    """The batch that is planned and not committed, if it misses topics."""
+    last = uncommitted(files, checkpoint)
+    if last is None:
         return None
     found = missing(range_of(files, checkpoint, last), deleted)
     return Lacking(last, found) if found else None

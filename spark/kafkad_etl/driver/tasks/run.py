@@ -192,10 +192,20 @@ class _StreamRun(_Run):
             raise JobFailed(_lacks(self._plan.checkpoint, known, last))
 
     def run(self) -> EndReason:
-        repeats = self._keeps_plan() and self._plan.mode != "continuous"
-        # AvailableNow refuses a plan that lacks topics which are there now
-        reason = self._run_query({"once": True}) if repeats else "done"
+        try:
+            self._take_plan_back()
+            alone = self._repeats_alone()
+        except Exception as error:
+            raise JobFailed(failure_of(error)) from error
+        reason = self._run_query({"once": True}) if alone else "done"
         return self._run_query(self._trigger()) if reason == "done" else reason
+
+    def _repeats_alone(self) -> bool:
+        """True if a planned batch has to be repeated before Spark looks for more: AvailableNow refuses one that lacks
+        topics or partitions which are there now."""
+        if self._plan.mode == "continuous" or self._plan.reading is None:
+            return False
+        return offset_log.uncommitted(self._files, self._plan.checkpoint) is not None
 
     def _trigger(self) -> dict[str, Any]:
         if self._plan.mode == "continuous":
@@ -259,18 +269,12 @@ class _StreamRun(_Run):
     def _planned_without_topics(self) -> offset_log.Lacking | None:
         return offset_log.lacking(self._files, self._plan.checkpoint, self._deleted)
 
-    def _keeps_plan(self) -> bool:
-        """True if a batch that was planned without topics is to be repeated so, because the sink has finished it. Any
-        other such plan is taken back."""
-        try:
-            planned = self._planned_without_topics()
-            if not planned or offset_log.take_back(self._files, self._plan.checkpoint, planned, self._is_finished):
-                return False
-        except Exception as error:
-            raise JobFailed(failure_of(error)) from error
-        self._kept_plan = planned.batch
-        self._warn(_written_without(planned))
-        return True
+    def _take_plan_back(self) -> None:
+        """Lets Spark plan a batch anew that was planned without topics, unless the sink has finished it."""
+        planned = self._planned_without_topics()
+        if planned and not offset_log.take_back(self._files, self._plan.checkpoint, planned, self._is_finished):
+            self._kept_plan = planned.batch
+            self._warn(_written_without(planned))
 
     def _is_finished(self, number: int, offsets: offset_log.BatchRange) -> bool:
         return self._sink.finished(self._identified(number, offsets)) is not None

@@ -339,6 +339,22 @@ def test_a_batch_that_was_written_without_a_topic_and_not_committed_keeps_its_pl
     assert f"batch 1 was planned and written without topic {unseen}" in front.of(Warned)[0].text
 
 
+def test_a_planned_batch_is_repeated_though_a_topic_is_there_that_it_does_not_know(
+    spark: Any, broker: KafkadProcess, tmp_path: Path
+) -> None:
+    known, new = (f"planned-{name}" for name in "ab")
+    produced(broker.bootstrap, known, [(0, None, b"1")] * 5, partitions=1)
+    plan = _pattern_plan(broker.bootstrap, [known], "planned-.", tmp_path, fails=True)
+    sink = Numbered()
+    assert run(spark, plan, Front(), edges_of(spark, plan, sink)) == "done"
+    for name in ("commits/0", "commits/.0.crc"):  # as if it had been killed before
+        (tmp_path / name).unlink()
+    produced(broker.bootstrap, new, [(0, None, b"1")] * 6, partitions=1)
+    front = Front()
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
+    assert [batch.end for batch in front.of(Batch)] == [{known: {0: 5}}, {known: {0: 5}, new: {0: 6}}]
+
+
 def _pattern_plan(bootstrap: str, names: list[str], pattern: str, checkpoint: Path, *, fails: bool) -> Plan:
     """Of a job that reads topics of a pattern."""
     blocks = {"source": {"pattern": pattern}, "run": {"mode": "available-now", "retries": {"max": 0}}}
