@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkad.log.batches import BadBatch, header_at, read_whole
 from kafkad.log.checkpoint import META_PROPERTIES
@@ -19,15 +19,18 @@ from kafkad.log.names import base_of, parse_name
 from kafkad.wire.records import BASE_OFFSET, HEADER_SIZE, LENGTH, PREFIX_SIZE, BatchHeader, Header, crc_matches
 from kctl.errors import Exit, KctlError
 
-if TYPE_CHECKING:
-    from _typeshed import StrOrBytesPath
-
 
 class RegularFiles(Files):
     """Others than regular ones cannot be read: a named pipe would be waited for, and a device may have no end."""
 
     @staticmethod
-    def open(path: StrOrBytesPath, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    def open(
+        path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        flags: int,
+        mode: int = 0o777,
+        *,
+        dir_fd: int | None = None,
+    ) -> int:
         fd = os.open(path, flags | os.O_NONBLOCK, mode, dir_fd=dir_fd)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
