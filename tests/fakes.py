@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from threading import Thread
 from typing import Any
@@ -232,19 +232,25 @@ class HeldDisk:
         self.waiting.pop(0)(error)
 
 
-def hangs(patch: pytest.MonkeyPatch, directory: str) -> asyncio.Event:
-    """The disk of this log directory, until the event is set: nobody who waits for it goes on."""
-    goes_on, begin = asyncio.Event(), Durable._begin
+def before_disk(patch: pytest.MonkeyPatch, directory: str, wait: Callable[[], Awaitable[object]]) -> None:
+    """Who waits for the disk of this log directory waits for this first."""
+    begin = Durable._begin
 
     def begin_later(durable: Durable, of: str, work: Callable[[], object]) -> asyncio.Future[object]:
         async def later() -> object:
             if of == directory:
-                await goes_on.wait()
+                await wait()
             return await begin(durable, of, work)
 
         return asyncio.ensure_future(later())
 
     patch.setattr(Durable, "_begin", begin_later)
+
+
+def hangs(patch: pytest.MonkeyPatch, directory: str) -> asyncio.Event:
+    """The disk of this log directory, until the event is set: nobody who waits for it goes on."""
+    goes_on = asyncio.Event()
+    before_disk(patch, directory, goes_on.wait)
     return goes_on
 
 
