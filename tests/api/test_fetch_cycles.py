@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kafkad.api.fetch_session import FIRST_EPOCH, SESSIONLESS_EPOCH
+from tests.api.follower_side import Side, append
 from tests.api.frames import Frames
 from tests.api.test_fetch import fetch, fill
 from tests.api.test_fetch_wakes import CONSUMER, FOLLOWER, Client, Made
-from tests.api.test_follower_fetch_repeat import Side, append
 from tests.cycles import none_left
 from tests.fakes import turns
 from tests.one_broker import OneBroker
@@ -90,17 +90,12 @@ def test_one_that_was_repeated(broker: OneBroker, epoch: int) -> None:
 
 
 @pytest.fixture
-def side(broker: OneBroker) -> Iterator[Side]:
+def side(side: Side) -> Side:
     """A follower whose fetches go the quick way."""
-    side = Side(broker, 17, general=False)
-    side.fetch(0, 1)
-    append(side, 0, 10)
-    side.answers()
     side.fetch(0)
     append(side, 0, 10)
     side.answers()
-    yield side
-    side.frames.close()
+    return side
 
 
 def test_one_of_a_follower_that_keeps_up(side: Side) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count
 from math import inf
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -14,15 +12,12 @@ from hypothesis import strategies as st
 from kafkad.api.fetch import FetchApi
 from kafkad.errors import ErrorCode
 from kafkad.replica.partition import Partition
-from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
-from tests.api.frames import Frames
+from tests.api.follower_side import FOLLOWER, Side, append
 from tests.fakes import FakeClock
 from tests.one_broker import OneBroker
 
-FOLLOWER = 2
 Step = tuple[str, int]
-_topics = count()
 
 
 @pytest.fixture(scope="module")
@@ -30,107 +25,6 @@ def module_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneBroke
     broker = OneBroker(tmp_path_factory.mktemp("follower"))
     yield broker
     broker.stop()
-
-
-class Side:
-    """A follower of a topic of its own with two partitions; a `general` one never takes the quick way."""
-
-    def __init__(self, broker: OneBroker, version: int, general: bool) -> None:
-        self.broker = broker
-        self.version = version
-        self.general = general
-        self.topic = f"t{next(_topics)}"
-        broker.create(self.topic, partitions=2)
-        for index in (0, 1):
-            broker.lead(self.topic, index, leader=1, isr=[1, FOLLOWER])
-        self.frames = Frames(broker)
-        self.session = (0, 0)
-        self.offsets = [0, 0]
-        self.waits = False
-
-    def partition(self, index: int) -> Partition:
-        return self.broker.replicas.get(self.topic, index)
-
-    def fetch(self, *indexes: int, offset: int | None = None, forget: bool = False, **fields: int) -> None:
-        """`forget`: partition 0 leaves the session."""
-        partitions = []
-        for index in indexes:
-            log, at = self.partition(index).log, self.offsets[index] if offset is None else offset
-            partitions.append(
-                FetchPartition(
-                    partition=index,
-                    current_leader_epoch=self.partition(index).leader_epoch,
-                    fetch_offset=at,
-                    last_fetched_epoch=-1 if log.last_epoch is None or not at else log.last_epoch,
-                    log_start_offset=0,
-                    partition_max_bytes=400,
-                )
-            )
-        topic_id = self.broker.replicas.metadata.topics[self.topic].id
-        waits = {"max_wait_ms": 60_000, "min_bytes": 1, "replica_id": FOLLOWER, **fields}
-        replica = waits.pop("replica_id")
-        request = FetchRequest(
-            session_id=self.session[0],
-            session_epoch=self.session[1],
-            topics=[FetchTopic(topic_id=topic_id, partitions=partitions)] if partitions else [],
-            forgotten_topics_data=[ForgottenTopic(topic_id=topic_id, partitions=[0])] if forget else [],
-            **waits,
-        )
-        if self.version < 15:
-            request.replica_id = replica
-        else:
-            request.replica_state = ReplicaState(replica_id=replica)
-        if self.general:
-            self.frames.connection.peer.forget()
-        reply = self.frames.begin(request, self.version)
-        self.waits = reply is None
-        if reply is not None:
-            self.frames.connection.replies.append(reply)
-
-    def expire(self) -> None:
-        for session in self.frames.fetch.sessions._sessions.values():
-            if session.wait is not None:
-                session.wait._expire()
-
-    def answers(self) -> list[Any]:
-        """What was answered since, without what tells the two topics apart."""
-        self.broker.settle()
-        replies, self.frames.connection.replies = self.frames.connection.replies, []
-        found = []
-        for reply in replies:
-            assert reply is not None
-            self.waits = False
-            message = self.frames.decode(reply, 1, self.version)
-            self.session = message.session_id, self.session[1] + 1
-            partitions = [partition for topic in message.responses for partition in topic.partitions]
-            for partition in partitions:
-                log = self.partition(partition.partition_index).log
-                if partition.records:
-                    self.offsets[partition.partition_index] = min(
-                        self.offsets[partition.partition_index] + 3, log.end_offset
-                    )
-            found.append((message.error_code, message.throttle_time_ms, [repr(each) for each in partitions]))
-        return found
-
-    def state(self) -> list[Any]:
-        """What the leader knows by now, and what it has counted."""
-        partitions = [self.partition(index) for index in (0, 1)]
-        return [
-            (
-                each.high_watermark,
-                each.probe.total_fetch,
-                each.probe.bytes_out,
-                [
-                    (known.end_offset, known.leader_end)
-                    for known in (each.leading.followers.values() if each.leading else ())
-                ],
-            )
-            for each in partitions
-        ]
-
-
-def append(side: Side, index: int, size: int) -> None:
-    side.broker.append(side.topic, index, *(Record(i, 1_700_000_000_000, None, bytes(size)) for i in range(3)))
 
 
 NAMES = (
@@ -221,16 +115,6 @@ async def _append_to_both(side: Side, size: int) -> None:
 
 async def _cut(partition: Partition, offset: int) -> None:
     partition.delete_records(min(offset, partition.high_watermark))
-
-
-@pytest.fixture
-def side(broker: OneBroker) -> Iterator[Side]:
-    side = Side(broker, 17, general=False)
-    side.fetch(0, 1)
-    append(side, 0, 10)
-    side.answers()
-    yield side
-    side.frames.close()
 
 
 def served(side: Side) -> int:
