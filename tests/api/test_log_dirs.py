@@ -31,6 +31,7 @@ from kafkad.wire.messages.incremental_alter_configs import (
 )
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkad.wire.records import Record
+from tests.full_disk import no_room, refusal
 from tests.one_broker import OneBroker
 
 
@@ -275,10 +276,8 @@ def test_partitions_of_a_failed_directory_have_no_leader_until_it_is_back(broker
 
 
 def test_a_full_disk_is_said_once(broker: OneBroker, caplog: pytest.LogCaptureFixture) -> None:
-    error = StorageError(broker.directories[0], "appending: No space left on device")
-    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     for _ in range(3):
-        broker.replicas.directory_failed(error)
+        broker.replicas.directory_failed(refusal(broker.directories[0]))
     assert len(caplog.messages) == 1
     assert "No space left" in caplog.text
     assert all(result.error_code == ErrorCode.NONE for result in describe(broker))
@@ -287,9 +286,6 @@ def test_a_full_disk_is_said_once(broker: OneBroker, caplog: pytest.LogCaptureFi
 def test_a_topic_made_on_a_full_disk_is_there_once_there_is_room(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: str) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", path)
-
     def leader() -> int:
         [topic] = broker.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9).topics
         return int(topic.partitions[0].leader_id)
@@ -298,7 +294,7 @@ def test_a_topic_made_on_a_full_disk_is_there_once_there_is_room(
         return len(list(broker.replicas.make_what_was_refused()))
 
     with monkeypatch.context() as patched:
-        patched.setattr(broker.replicas.logs.files, "mkdir", full)
+        patched.setattr(broker.replicas.logs.files, "mkdir", no_room)
         broker.create("t")
         broker.run_until(lambda: leader() < 0)
         assert broker.run(try_again()) == 0

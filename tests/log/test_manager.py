@@ -27,6 +27,7 @@ from kafkad.log.truncation import truncate_to
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.control import ControlRecord, build_marker
 from tests.fakes import FakeClock, FaultyFiles, no_more_threads
+from tests.full_disk import no_room
 from tests.log.conftest import GOLDEN, batch
 from tests.log.conftest import append as append_one
 from tests.log.managers import CONFIG, T0, TOPIC_ID, append, config_for, forget_predecessors, started
@@ -268,10 +269,6 @@ def test_a_partition_is_made_in_the_directory_that_is_preferred_also_if_that_ref
     disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, is_full: bool
 ) -> None:
     """It is full, or its checkpoints still have a predecessor."""
-
-    def full(path: str) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
     manager = started(*disks)
     if not is_full:
         manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[1]))
@@ -281,7 +278,7 @@ def test_a_partition_is_made_in_the_directory_that_is_preferred_also_if_that_ref
     manager.prefer(T0, str(disks[1]))
     with monkeypatch.context() as patched:
         if is_full:
-            patched.setattr(manager.files, "mkdir", full)
+            patched.setattr(manager.files, "mkdir", no_room)
         with pytest.raises(StorageError):
             manager.create(T0, TOPIC_ID, CONFIG)
     forget_predecessors(manager, T0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +10,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import NO_TOPIC_ID
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from tests.full_disk import no_room
 from tests.one_broker import OneBroker
 
 OLD, NEW = 7, 8
@@ -64,11 +63,8 @@ def delete(broker: OneBroker, *partitions: int) -> set[int]:
 
 
 def give_without_room(broker: OneBroker, topic_id: bytes, *partitions: int) -> None:
-    def full(path: str) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(broker.replicas.logs.files, "mkdir", full)
+        patched.setattr(broker.replicas.logs.files, "mkdir", no_room)
         assert set(give(broker, topic_id, *partitions)) == {ErrorCode.KAFKA_STORAGE_ERROR}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 from collections.abc import Callable
 
@@ -24,6 +23,7 @@ from kafkad.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from tests.fakes import HeldDisk, fails_once, turns
+from tests.full_disk import no_room
 from tests.one_broker import OneBroker
 from tests.replica.requests import NEW, delete, deletion, election, give_without_room
 
@@ -189,11 +189,8 @@ def test_a_deletion_waits_while_a_disk_forgets_predecessors_of_what_was_refused(
         write.write()
     delete(broker, gone)
 
-    def full(path: str, data: bytes, *, durable: bool = True) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
     with monkeypatch.context() as patched:
-        patched.setattr(logs.files, "write_file", full)
+        patched.setattr(logs.files, "write_file", no_room)
         give_without_room(broker, replicas.get("a", stays).log.topic_id, gone)
     disk = HeldDisk()
     monkeypatch.setattr(replicas.durable, "in_thread", disk.in_thread)

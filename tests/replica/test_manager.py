@@ -23,6 +23,7 @@ from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, Lead
 from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 from tests.fakes import give_way_each_time, turns
+from tests.full_disk import refusal
 from tests.one_broker import OneBroker
 from tests.replica.requests import ID, NEW, OLD, delete, election, give
 
@@ -174,14 +175,12 @@ def test_partitions_are_made_without_a_wait_for_checkpoints_that_are_being_writt
 def test_what_passes_is_logged_with_what_would_help(broker: OneBroker, caplog: pytest.LogCaptureFixture) -> None:
     replicas = broker.replicas
     for code in (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOSPC):
-        error = StorageError(replicas.logs.directories[0].path, errno.errorcode[code])
-        error.__cause__ = OSError(code, os.strerror(code))
-        broker.run(_refused(replicas, error))
+        broker.run(_refused(replicas, refusal(broker.directories[0], code)))
     first, second, third = (record.message for record in caplog.records)
-    assert first == "ENOSPC; writes that need more space there are refused until there is room"
+    assert first == "No space left on device; writes that need more space there are refused until there is room"
     assert "ulimit -n" in second
     assert "room" not in second
-    assert third == "EAGAIN; it is tried again"
+    assert third == "Resource temporarily unavailable; it is tried again"
 
 
 async def _refused(replicas: ReplicaManager, error: StorageError) -> None:

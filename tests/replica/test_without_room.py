@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import current_thread
 from typing import Any
 
@@ -18,48 +18,58 @@ from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition
 from kafkad.replica.prompt_disks import PATIENCE_MS
 from tests.fakes import HeldDisk, fails_once, turns
+from tests.full_disk import no_room, refusal
 from tests.one_broker import OneBroker
 from tests.replica.requests import ID, OTHER_ID, delete, deletion, election, give, give_without_room, made
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What is seen of the replicas in the first log directory, half of 450, while they leave their ISRs."""
+
+    there: list[TopicPartition]
+    later: list[Callable[[], None]] = field(default_factory=list)
+    """What is to be done in the next turns of the loop."""
+    left: list[TopicPartition] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
+    """How many had left, each time that the controller was to ask."""
+
+
+def leaving(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> Leaving:
+    replicas, count = broker.replicas, 450
+    assert set(give(broker, ID, *range(count), isr=[1, 2])) == {ErrorCode.NONE}
+    seen = Leaving([tp for tp in replicas.logs.directories[0].logs if tp.topic == "a"])
+    assert len(seen.there) == count / 2
+    monkeypatch.setattr(replicas, "on_roles_changed", lambda changed: seen.left.extend(one.tp for one in changed))
+    monkeypatch.setattr(replicas, "ask_for_leader_and_isr", lambda: seen.told.append(len(seen.left)))
+    monkeypatch.setattr(replicas.waits, "soon", seen.later.append)
+    return seen
 
 
 def test_of_many_replicas_on_a_full_disk_some_leave_their_isrs_in_a_turn(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller asks about all of them at once; one that was deleted before its turn has nothing to leave."""
-    replicas = broker.replicas
-    count = 450
-    assert set(give(broker, ID, *range(count), isr=[1, 2])) == {ErrorCode.NONE}
-    told: list[int] = []
-    later: list[Callable[[], None]] = []
-    left: list[TopicPartition] = []
-    monkeypatch.setattr(replicas, "on_roles_changed", lambda changed: left.extend(one.tp for one in changed))
-    monkeypatch.setattr(replicas, "ask_for_leader_and_isr", lambda: told.append(len(left)))
-    monkeypatch.setattr(replicas.waits, "soon", later.append)
-    full = replicas.logs.directories[0].path
-    there = [tp for tp in replicas.logs.directories[0].logs if tp.topic == "a"]
-    assert len(there) == count / 2
-    turns = 0
+    replicas, seen, turns = broker.replicas, leaving(broker, monkeypatch), 0
 
     async def run_full() -> None:
         nonlocal turns
-        error = StorageError(full, "no room")
-        error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        replicas.directory_failed(error)
-        gone = there.pop()
+        replicas.directory_failed(refusal(broker.directories[0]))
+        gone = seen.there.pop()
         await replicas.stop_replica(deletion(gone.partition))
-        left.remove(gone)
-        while later:
-            before = len(left)
-            assert told == []
-            later.pop()()
-            assert len(left) - before <= 200
+        seen.left.remove(gone)
+        while seen.later:
+            before = len(seen.left)
+            assert seen.told == []
+            seen.later.pop()()
+            assert len(seen.left) - before <= 200
             turns += 1
 
     broker.run(run_full())
     assert turns == 2
-    assert left == there
-    assert told == [len(left)]
-    assert [one.tp for one in replicas if one.role.leader == -1] == there
+    assert seen.left == seen.there
+    assert seen.told == [len(seen.left)]
+    assert [one.tp for one in replicas if one.role.leader == -1] == seen.there
 
 
 def test_a_disk_that_does_not_forget_a_predecessor_holds_up_no_election_and_its_partition_is_made_later(
@@ -107,7 +117,7 @@ def test_a_full_directory_that_one_partition_is_to_be_in_keeps_none_away_from_ot
 
     def refuse(path: str) -> None:
         if path.startswith(full):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            no_room(path)
         mkdir(path)
 
     with monkeypatch.context() as patched:
@@ -120,35 +130,24 @@ def test_a_full_directory_that_one_partition_is_to_be_in_keeps_none_away_from_ot
 def test_an_error_while_a_replica_leaves_its_isr_keeps_no_other_from_leaving(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    replicas = broker.replicas
-    count = 450
-    assert set(give(broker, ID, *range(count), isr=[1, 2])) == {ErrorCode.NONE}
-    told: list[int] = []
-    later: list[Callable[[], None]] = []
-    left: list[TopicPartition] = []
-    full = replicas.logs.directories[0].path
-    there = [tp for tp in replicas.logs.directories[0].logs if tp.topic == "a"]
+    seen = leaving(broker, monkeypatch)
+    ends = seen.there[0], seen.there[-1]
 
     def refuse(partition: Partition) -> None:
-        if partition.tp in (there[0], there[-1]):
+        if partition.tp in ends:
             raise ZeroDivisionError
 
-    monkeypatch.setitem(replicas.role_watchers, "a", refuse)
-    monkeypatch.setattr(replicas, "on_roles_changed", lambda changed: left.extend(one.tp for one in changed))
-    monkeypatch.setattr(replicas, "ask_for_leader_and_isr", lambda: told.append(len(left)))
-    monkeypatch.setattr(replicas.waits, "soon", later.append)
+    monkeypatch.setitem(broker.replicas.role_watchers, "a", refuse)
 
     async def run_full() -> None:
-        error = StorageError(full, "no room")
-        error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        replicas.directory_failed(error)
-        while later:
-            later.pop()()
+        broker.replicas.directory_failed(refusal(broker.directories[0]))
+        while seen.later:
+            seen.later.pop()()
 
     broker.run(run_full())
-    assert left == there
-    assert told == [len(there)]
-    for tp in (there[0], there[-1]):
+    assert seen.left == seen.there
+    assert seen.told == [len(seen.there)]
+    for tp in ends:
         assert f"internal error while {tp} leaves its ISR" in caplog.text
 
 
@@ -163,16 +162,13 @@ def test_predecessors_of_what_was_refused_are_forgotten_in_a_thread(
     files, write_file = logs.files, logs.files.write_file
     threads: set[object] = set()
 
-    def full(path: str, data: bytes, *, durable: bool = True) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
     def written(path: str, data: bytes, *, durable: bool = True) -> None:
         if path.endswith(HIGH_WATERMARKS):
             threads.add(current_thread())
         write_file(path, data, durable=durable)
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "write_file", full)
+        patched.setattr(files, "write_file", no_room)
         give_without_room(broker, ID, 0)
     monkeypatch.setattr(files, "write_file", written)
     broker.run(broker.parts.upkeep.make_what_was_refused())

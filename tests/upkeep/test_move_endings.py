@@ -24,6 +24,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable, Hold
 from kafkad.upkeep import moves as moves_module
 from tests.fakes import before_disk, fails_once, hangs
+from tests.full_disk import no_room, refusal
 from tests.one_broker import NoSync
 from tests.upkeep.moving import FIRST, SECOND, Broker, when_marked
 
@@ -92,7 +93,7 @@ def test_the_replaced_replica_is_put_away_later_if_a_disk_does_not_let_it(
     def renamed(source: str, target: str) -> None:
         if is_full and target.endswith("-delete"):
             refused.append(source)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            no_room(source)
         rename(source, target)
 
     monkeypatch.setattr(Files, "rename", staticmethod(renamed))
@@ -113,7 +114,7 @@ def test_what_checkpoints_say_of_a_moved_replica_is_written_in_a_thread_and_agai
         threads.add(current_thread())
         if checkpoint.name == CLEANED_OFFSETS and not refused:
             refused.append(checkpoint.directory.path)
-            raise StorageError(broker.second, "writing failed") from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise refusal(broker.second)
         write(checkpoint)
 
     monkeypatch.setattr(CheckpointWrite, "write", written)

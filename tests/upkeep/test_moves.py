@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +18,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.turns import Pieces
 from tests.fakes import hangs
-from tests.full_disk import FullDisk
+from tests.full_disk import FullDisk, refusal
 from tests.upkeep.moving import ALL, FIRST, SECOND, THIRD, Broker
 
 
@@ -32,7 +30,7 @@ def test_a_move_to_a_full_disk_is_tried_once_a_second_and_holds_up_no_other(
     def append_copied(log: Log, batches: memoryview, epoch: int | None = None) -> None:
         if is_full and log.directory.startswith(broker.second):
             refused.append(log.directory)
-            raise StorageError(broker.second, "writing failed") from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise refusal(broker.second)
         append(log, batches, epoch)
 
     monkeypatch.setattr(Log, "append_copied", append_copied)
@@ -165,7 +163,7 @@ def test_a_move_that_a_disk_does_not_let_be_given_up_is_given_up_later(
     def refuse(moves: Moves, tp: TopicPartition) -> bool:
         if moves.future(tp) is not None and not refused:
             refused.append(tp)
-            raise StorageError(broker.second, "removing failed") from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise refusal(broker.second)
         return cancel(moves, tp)
 
     monkeypatch.setattr(Moves, "step", damaged)

@@ -19,6 +19,7 @@ from kafkad.log.manager import LogManager
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from tests.fakes import fails_once, hangs
+from tests.full_disk import refusal
 from tests.log.moving import BadDisk
 from tests.one_broker import NoSync
 from tests.upkeep.moving import FIRST, Broker, when_marked
@@ -129,9 +130,7 @@ def test_a_replica_does_not_move_back_when_something_else_has_become_of_it(
 def test_a_move_back_that_a_disk_refuses_is_tried_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = move_onto_a_hung_disk(broker, monkeypatch)
     broker.move(FIRST, broker.first)
-    short = StorageError(broker.first, "creating failed")
-    short.__cause__ = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-    fails_once(monkeypatch, Moves, "start", short)
+    fails_once(monkeypatch, Moves, "start", refusal(broker.first, errno.EMFILE))
     goes_on.set()
     broker.work()
     broker.work(after_ms=1_000)
