@@ -100,6 +100,15 @@ def ask(client: BrokerClient, key: str = "group", timeout_ms: int = 1000) -> asy
     return asyncio.ensure_future(client.call(FindCoordinatorRequest(key=key), timeout_ms=timeout_ms))
 
 
+async def opens_another(broker: Broker, client: BrokerClient) -> None:
+    """Another connection: what was asked over the last one is not answered any more."""
+    broker.asked.clear()
+    again = ask(client)
+    await broker.requests(1)
+    broker.answer("again")
+    assert (await again).host == "again"
+
+
 def test_a_request_goes_out_in_the_highest_version_that_both_know() -> None:
     async def scenario(broker: Broker) -> None:
         client = broker.client()
@@ -300,11 +309,7 @@ def test_a_late_answer_fails_everything_on_its_connection_and_the_next_request_o
         for task in (late, behind):
             with pytest.raises(LinkError, match="did not answer FindCoordinator in time"):
                 await task
-        broker.asked.clear()
-        again = ask(client)
-        await broker.requests(1)
-        broker.answer("again")
-        assert (await again).host == "again"
+        await opens_another(broker, client)
         client.close()
 
     with_broker(scenario)
@@ -329,11 +334,7 @@ def test_a_dead_connection_is_given_up_long_before_the_answer_is_due(monkeypatch
         for task in lost:
             with pytest.raises(LinkError, match="is not heard of any more over this connection"):
                 await task
-        broker.asked.clear()
-        again = ask(client)
-        await broker.requests(1)
-        broker.answer("again")
-        assert (await again).host == "again"
+        await opens_another(broker, client)
         broker.advance(OPTIONS.look_s * 1000)
         assert broker.versions_asked == [3, 3], "nobody looks at a connection over which nothing is waited for"
         client.close()
