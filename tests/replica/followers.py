@@ -189,13 +189,20 @@ def two_leaders(follower: Follower, *, is_open: bool = True) -> tuple[SlowLeader
     return usual, newcomers
 
 
-def alone(follower: Follower, monkeypatch: pytest.MonkeyPatch, records: bytes) -> AtOnce:
-    """A leader that answers who asks for one partition alone with these records."""
+def begun_alone(follower: Follower, monkeypatch: pytest.MonkeyPatch, records: bytes) -> AtOnce:
+    """A leader that answers who asks for one partition alone with these records.
+
+    It has answered the first fetch of partition 0, one that may ask for several, with five others.
+    """
     leader = AtOnce()
     leader.opened.set()
     follower.connect = lambda: leader
     answer = OnePartition(10_000, 0, memoryview(records))
     monkeypatch.setattr("kafkad.replica.fetchers.read_answer", lambda *arguments: answer)
+    first = follower.partitions[0]
+    follower.follow(first)
+    leader.answer(fetched(first, many(5, 5)))
+    follower.work()
     return leader
 
 

@@ -19,7 +19,16 @@ from kafkad.replica.partition import Partition
 from kafkad.turns import Pieces
 from kafkad.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from tests.full_disk import FullDisk
-from tests.replica.followers import BACKOFF_MS, Follower, RefusingLeader, SlowLeader, alone, fetched, many, two_leaders
+from tests.replica.followers import (
+    BACKOFF_MS,
+    Follower,
+    RefusingLeader,
+    SlowLeader,
+    begun_alone,
+    fetched,
+    many,
+    two_leaders,
+)
 
 
 def test_a_full_disk_that_cannot_note_a_cut_holds_up_only_what_was_cut(
@@ -307,10 +316,7 @@ def test_an_internal_error_with_what_was_fetched_alone_is_told_once(
 
     first = follower.partitions[0]
     records = many(10, 1)
-    leader = alone(follower, monkeypatch, records)
-    follower.follow(first)
-    leader.answer(fetched(first, many(5, 5)))
-    follower.work()
+    leader = begun_alone(follower, monkeypatch, records)
     monkeypatch.setattr(Log, "append_copied", append_copied)
     for _ in range(3):
         leader.answer(fetched(first, records))
@@ -328,10 +334,7 @@ def test_many_small_batches_of_a_partition_alone_are_not_taken_in_the_turn_in_wh
 ) -> None:
     first = follower.partitions[0]
     records = many(10, 2_500)
-    leader = alone(follower, monkeypatch, records)
-    follower.follow(first)
-    leader.answer(fetched(first, many(5, 5)))
-    follower.work()
+    leader = begun_alone(follower, monkeypatch, records)
     leader.answer(fetched(first, records))
     follower.work()
     assert ends == [5, 1_000, 1_000, 500]

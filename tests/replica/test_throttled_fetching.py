@@ -9,7 +9,7 @@ import pytest
 from kafkad.config import LONG_MAX
 from kafkad.errors import ErrorCode
 from kafkad.wire.messages.fetch import FetchResponse
-from tests.replica.followers import LEADER, Follower, SlowLeader, alone, fetched, many, two_leaders
+from tests.replica.followers import LEADER, Follower, SlowLeader, begun_alone, fetched, many, two_leaders
 
 
 @pytest.fixture
@@ -144,12 +144,9 @@ def test_what_is_owed_since_an_answer_about_one_partition_alone_is_paid_as_well(
 ) -> None:
     first = follower.partitions[0]
     records = many(10, 100)
-    leader = alone(follower, monkeypatch, records)
     follower.throttle("*", rate=1_000)
     follower.work(after_ms=1_000)
-    follower.follow(first)
-    leader.answer(fetched(first, many(5, 5)))
-    follower.work()
+    leader = begun_alone(follower, monkeypatch, records)
     leader.answer(fetched(first, records))
     follower.work(after_ms=1_000)
     assert leader.asked == [[(0, 5)], [(0, 10)]]
