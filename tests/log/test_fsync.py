@@ -11,6 +11,7 @@ import pytest
 
 from kafkad.errors import StorageError
 from kafkad.log.fsync import OnDone, SharedFsync
+from kafkad.log.log import Log
 from tests.log.conftest import Home, append, batch
 
 Outcome = StorageError | None
@@ -37,6 +38,17 @@ class Threads:
 
 def synced(home: Home) -> list[str]:
     return [os.path.basename(path) for path in home.files.synced]
+
+
+def two_waiting(home: Home) -> tuple[Log, Threads, list[Outcome]]:
+    """For the disk of a log, each behind a record of its own; what they are told comes into the list."""
+    log, threads = home.open(), Threads()
+    group = SharedFsync(home.files, threads.run, lambda error: None)
+    done: list[Outcome] = []
+    for _ in range(2):
+        append(log, batch())
+        group.fsync(log, done.append)
+    return log, threads, done
 
 
 def test_all_who_come_during_an_fsync_share_the_next(home: Home) -> None:
@@ -137,13 +149,7 @@ def test_who_waits_for_a_log_that_its_copy_replaces_meanwhile_waits_for_that(hom
 
 
 def test_who_waits_for_a_log_that_is_renamed_meanwhile_waits_for_its_new_name(home: Home) -> None:
-    log = home.open()
-    threads = Threads()
-    group = SharedFsync(home.files, threads.run, lambda error: None)
-    done: list[Outcome] = []
-    for _ in range(2):
-        append(log, batch())
-        group.fsync(log, done.append)
+    log, threads, done = two_waiting(home)
     log.rename(str(home.directory.parent / "u-0"))
     threads.finish_one()
     assert (done, log.durability.placed, log.flushed_until) == ([], False, 0)
@@ -180,14 +186,7 @@ def test_what_is_on_the_disk_already_is_not_waited_for(home: Home) -> None:
 
 
 def test_a_topic_that_is_deleted_during_an_fsync_is_no_failure_of_the_disk(home: Home) -> None:
-    log = home.open()
-    append(log, batch())
-    threads = Threads()
-    group = SharedFsync(home.files, threads.run, lambda error: None)
-    done: list[Outcome] = []
-    group.fsync(log, done.append)
-    append(log, batch())
-    group.fsync(log, done.append)
+    log, threads, done = two_waiting(home)
     log.retired = True
     log.close(clean=False)
     os.rename(log.directory, f"{log.directory}.gone-delete")
@@ -233,13 +232,7 @@ def test_names_of_a_topic_made_anew_are_waited_for(home: Home) -> None:
 
 
 def test_a_failure_is_told_to_all_who_wait(home: Home) -> None:
-    log = home.open()
-    threads = Threads()
-    group = SharedFsync(home.files, threads.run, lambda error: None)
-    done: list[Outcome] = []
-    for _ in range(2):
-        append(log, batch())
-        group.fsync(log, done.append)
+    _, threads, done = two_waiting(home)
     home.files.fail("sync", errno.EIO)
     threads.finish_one()
     assert [isinstance(error, StorageError) for error in done] == [True, True]
