@@ -41,11 +41,10 @@ from kafkad.exit_status import BAD_CONFIGURATION, FAILED
 from kafkad.garbage import no_collections
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
-from kafkad.log.files import owner_advice
 from kafkad.log.loading import DuplicatePartitionError, LoadingStopped
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.log.open_files import LimitedFiles
-from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.embedded import EmbeddedStore, cannot_open
 from kafkad.meta.journal import JournalError
 from kafkad.meta.left_brokers import partitions_left_behind
 from kafkad.meta.retrying import in_any_session
@@ -299,8 +298,7 @@ class Daemon:
                     self._threads.others, EmbeddedStore.open, directory, self._clock
                 )
         except OSError as error:
-            problem = f"{error.filename or directory}: {error.strerror}{owner_advice(error, directory)}"
-            raise StartError(f"cannot open the metadata store: {problem}; see kafkad.metadata.dir, log.dirs") from error
+            raise StartError(cannot_open(directory, error)) from error
         store.is_starting = True
         store.when_broken = self._store_broke
         return store

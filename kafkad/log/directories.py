@@ -21,7 +21,7 @@ from kafkad.log.checkpoint import (
 )
 from kafkad.log.checkpoint_file import CheckpointFile
 from kafkad.log.clean_stop import StoppedLog
-from kafkad.log.files import Files, LogFile, failure
+from kafkad.log.files import Files, LogFile
 from kafkad.log.indexed import LOG
 from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
@@ -29,6 +29,7 @@ from kafkad.log.names import Kind, PartitionName, parse_name
 from kafkad.log.partition_files import hold_a_partition, is_made_here
 from kafkad.log.segment import NOWHERE
 from kafkad.names import MAX_PARTITION, NO_TOPIC_ID, TopicPartition, name_problem
+from kafkad.refusals import failure
 
 _CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS, DAMAGED_OFFSETS)
 _ROOM = 1 << 20

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.errors import StorageError
-from kafkad.log.files import Files, failure, final_disk_errors
+from kafkad.log.files import Files, final_disk_errors
 from kafkad.log.names import Kind
 from kafkad.log.partition_files import is_made_here
 from kafkad.log.segment import SUFFIXES, Segment
 from kafkad.log.swap import DELETED
+from kafkad.refusals import failure
 
 _AGAIN_MS = 60_000
 _IN_USE = frozenset({errno.ENOTEMPTY, errno.EBUSY})

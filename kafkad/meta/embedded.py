@@ -43,6 +43,7 @@ from kafkad.meta.store import (
 )
 from kafkad.meta.tree import Applied, Node, Tree
 from kafkad.names import METADATA_FILE
+from kafkad.refusals import failure
 from kafkad.turns import Pieces, in_turns
 
 COMPACT_AT_LEAST = 8 << 20
@@ -77,6 +78,12 @@ def lost_store(directory: str, log_dirs: Collection[str], used: Collection[str])
         f"disk of {directory} not mounted? If it is a new one, set kafkad.metadata.dir to {first}, or name {first} "
         "first in log.dirs"
     )
+
+
+def cannot_open(directory: str, error: OSError) -> str:
+    """Why there is no store in `directory`, and what to do."""
+    problem = failure(f"cannot open the metadata store in {directory}", error, directory)
+    return f"{problem}; see kafkad.metadata.dir, log.dirs"
 
 
 class EmbeddedStore:

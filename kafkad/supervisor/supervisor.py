@@ -18,8 +18,8 @@ from kafkad.config import Config
 from kafkad.config.several import settings_of
 from kafkad.exit_status import BAD_CONFIGURATION, FAILED
 from kafkad.log.checkpoint import META_PROPERTIES, CheckpointError, KraftError, MetaProperties, read_meta_properties
-from kafkad.log.files import Files, owner_advice
-from kafkad.meta.embedded import EmbeddedStore, lost_store
+from kafkad.log.files import Files
+from kafkad.meta.embedded import EmbeddedStore, cannot_open, lost_store
 from kafkad.meta.journal import JournalError
 from kafkad.meta.left_brokers import partitions_left_behind
 from kafkad.meta.znodes import ClusterId
@@ -141,10 +141,7 @@ class Supervisor:
         try:
             store = EmbeddedStore.open(directory, SystemClock())
         except OSError as error:
-            problem = f"{error.filename or directory}: {error.strerror}{owner_advice(error, directory)}"
-            raise CannotStart(
-                f"cannot open the metadata store: {problem}; see kafkad.metadata.dir, log.dirs"
-            ) from error
+            raise CannotStart(cannot_open(directory, error)) from error
         store.is_starting = True
         store.when_broken = self._store_broke
         return store

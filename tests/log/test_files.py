@@ -9,7 +9,7 @@ from pwd import getpwuid
 
 import pytest
 
-from kafkad.log.files import Files, owner_advice, storage_error
+from kafkad.log.files import Files, storage_error
 from tests.fakes import FaultyFiles
 
 
@@ -77,17 +77,3 @@ def test_of_a_file_that_is_another_users_the_owner_is_told_and_what_to_do(
             patched.setattr(os, "geteuid", lambda: me)
             advice = f" ({culprit} belongs to {owner}, and kafkad runs as {me}: chown -R {me} {tmp_path})"
             assert str(storage_error(str(partition), "opening it", error)) == told + advice
-
-
-def test_of_a_directory_above_that_is_another_users_nothing_is_advised_that_would_not_help(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = tmp_path / "a" / "b c"
-    owner, me = getpwuid(os.geteuid()).pw_name, os.geteuid() + 4_000_000
-    monkeypatch.setattr(os, "geteuid", lambda: me)
-    told = f" ({tmp_path} belongs to {owner}, and kafkad runs as {me}"
-    error = refusal(tmp_path / "a")
-    assert owner_advice(error, str(directory)) == f"{told}: install -d -o {me} '{directory}')"
-    monkeypatch.setattr(os, "access", lambda path, mode: path == str(tmp_path) and mode == os.F_OK)
-    passing = f"setfacl -m u:{me}:x {tmp_path}, or chmod o+x {tmp_path}"
-    assert owner_advice(error, str(directory)) == f"{told}, whom it has to let pass: {passing})"

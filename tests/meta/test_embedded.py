@@ -19,7 +19,7 @@ import pytest
 from kafkad.clock import SystemClock
 from kafkad.meta import embedded
 from kafkad.meta.consumer_znodes import ConsumerOffset
-from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore, lost_store
+from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore, cannot_open, lost_store
 from kafkad.meta.journal import JournalError
 from kafkad.meta.last_room import can_wait
 from kafkad.meta.notes import Notes
@@ -625,6 +625,15 @@ def test_no_new_store_is_made_beside_an_old_one(tmp_path: Path) -> None:
     )
     assert lost_store(first, log_dirs, log_dirs) is None
     assert lost_store(other, [second], [second]) is None
+
+
+def test_of_a_store_that_cannot_be_opened_the_directory_and_the_file_in_the_way_are_named(tmp_path: Path) -> None:
+    directory = tmp_path / "file" / "store"
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError) as refused:
+        EmbeddedStore.open(str(directory), SystemClock())
+    told = f"{directory}: {tmp_path}/file: Not a directory; see kafkad.metadata.dir, log.dirs"
+    assert cannot_open(str(directory), refused.value) == f"cannot open the metadata store in {told}"
 
 
 def test_changes_are_written_where_no_thread_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
