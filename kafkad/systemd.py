@@ -1,12 +1,15 @@
-"""Notices to systemd (sd_notify): ready, reloading, stopping, a status line, and the watchdog."""
+"""Notices to systemd (sd_notify): ready, reloading, stopping, a status line, and the watchdog; and the signals that ask
+for a reload, or for the end of all brokers.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 
 RELOADED = "configuration reloaded"
@@ -16,6 +19,13 @@ STOP_ALL = signal.SIGINT
 
 _STATES = {"READY", "RELOADING", "MONOTONIC_USEC", "STOPPING"}
 """Only the last of them holds."""
+
+
+def reload_on_sighup(loop: asyncio.AbstractEventLoop, reload: Callable[[], None]) -> None:
+    """Calls `reload` for each SIGHUP from now on, and for one that has come already: the process starts with them held
+    back, for one that nobody listens to would end it."""
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
 class Notifier:

@@ -54,7 +54,7 @@ from kafkad.net import http
 from kafkad.net.http import DAMAGED, EXPOSED, Condition, Endpoints, HttpServer
 from kafkad.net.server import CannotListen, Server
 from kafkad.replica.disk_threads import DiskThreads, NoThreads
-from kafkad.systemd import NOT_RELOADED, RELOADED, STOP_ALL, Notifier
+from kafkad.systemd import NOT_RELOADED, RELOADED, STOP_ALL, Notifier, reload_on_sighup
 from kafkad.timers import every, sleep
 from kafkad.turns import in_turns
 
@@ -146,8 +146,7 @@ class Daemon:
             self._loop.add_signal_handler(number, self._stopping.set)
         if self._supervised is not None:
             self._loop.add_signal_handler(STOP_ALL, self._stop_with_all)
-        self._loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # which may have come already
+        reload_on_sighup(self._loop, self._reload_asked.set)
         try:
             return await self._serve()
         except _REFUSALS as refusal:

@@ -31,7 +31,7 @@ from kafkad.supervisor.file_in_use import FileInUse
 from kafkad.supervisor.metrics import merged, own_families
 from kafkad.supervisor.notices import Notices
 from kafkad.supervisor.process import BrokerProcess
-from kafkad.systemd import NOT_RELOADED, RELOADED, Notifier
+from kafkad.systemd import NOT_RELOADED, RELOADED, Notifier, reload_on_sighup
 from kafkad.together import together
 
 log = logging.getLogger(__name__)
@@ -66,8 +66,7 @@ class Supervisor:
     async def serve(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stopping.set)
-        self._loop.add_signal_handler(signal.SIGHUP, self._reload)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # which may have come already
+        reload_on_sighup(self._loop, self._reload)
         try:
             health = await self._serve_http()
             known = self._identities()
