@@ -28,6 +28,7 @@ from kafkad.broker.membership import DuplicateBroker
 from kafkad.broker.metadata_store import MetadataStore
 from kafkad.broker.parts import Parts
 from kafkad.broker.progress import RecoveryProgress
+from kafkad.broker.reloading import settled
 from kafkad.broker.settings import Settings, max_open_files
 from kafkad.broker.starting import LinkFactory, Platform, identify, load
 from kafkad.broker.supervised import Supervised
@@ -65,10 +66,6 @@ log = logging.getLogger(__name__)
 
 _IDLE_CHECK_MS = 10_000
 _IMPORT_AGAIN_MS = 1_000
-_UNCHANGED_MS = 250
-"""So long is nobody writing a configuration that is taken."""
-_MOST_READINGS = 20
-"""Of a file that is written all the time."""
 _TIME_TO_STOP_S = 120
 _ASK_FOR_TIME_S = 30
 
@@ -90,12 +87,6 @@ T = TypeVar("T")
 
 class _StoppedEarly(Exception):
     """The broker was told to stop while it waited for something."""
-
-
-def _say_the_same(one: Config | ConfigError, other: Config | ConfigError) -> bool:
-    if isinstance(one, ConfigError) or isinstance(other, ConfigError):
-        return isinstance(one, ConfigError) and isinstance(other, ConfigError) and one.problems == other.problems
-    return one.says_the_same_as(other)
 
 
 async def _unless(told: asyncio.Event, waiting: Coroutine[Any, Any, T]) -> T:
@@ -413,39 +404,20 @@ class Daemon:
             self._reload_asked.clear()
             self._notifier.reloading()
             try:
-                is_reloaded = self._reload(parts, await self._read_again())
+                is_reloaded = await self._reload(parts)
             except Exception:
                 log.exception("internal error: the configuration could not be reloaded")
                 is_reloaded = False
             self._notifier.ready(RELOADED if is_reloaded else NOT_RELOADED)
 
-    async def _read_again(self) -> Config | ConfigError:
-        """Once two readings say the same: a part of a file that is being written would be taken for all of it."""
-        file, read = self._settings.static.file, self._read()
-        if file is None:
-            return read
-        for _ in range(_MOST_READINGS):
-            await sleep(_UNCHANGED_MS, self._clock, self._timers)
-            before, read = read, self._read()
-            if _say_the_same(before, read):
-                return read
-        return ConfigError(f"{file} changes all the time; send SIGHUP again once it does not")
-
-    def _read(self) -> Config | ConfigError:
-        try:
-            return self._read_config()
-        except ConfigError as error:
-            return error
-
-    def _reload(self, parts: Parts, read: Config | ConfigError) -> bool:
-        """Take the configuration that was read, and read the TLS stores again; what cannot change while running waits
+    async def _reload(self, parts: Parts) -> bool:
+        """Take the configuration as it is now, and read the TLS stores again; what cannot change while running waits
         for a restart, and is named. False if anything is invalid, or does not go with what stays, and the present one
         is kept; or if logins or TLS have to be kept: who was to come in no more still may."""
         is_valid = False
         try:
-            if isinstance(read, ConfigError):
-                raise read
-            reload = self._settings.reread(read)
+            fresh = await settled(self._read_config, self._settings.static.file, self._clock, self._timers)
+            reload = self._settings.reread(fresh)
         except ConfigError as error:
             log.error(
                 "the configuration file was not taken; keeping the current configuration: %s", "; ".join(error.problems)
