@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import resource
+from pathlib import Path
 
 import pytest
 
@@ -214,3 +215,23 @@ def test_a_store_in_the_file_is_not_taken_over_a_location_of_the_dynamic_setting
         settings.reread(of_several("AC", _BOTH, *in_file))
     settings.override(cluster_wide={}, per_broker={})
     assert settings.reread(of_several("AC", _BOTH, *in_file)).changed
+
+
+def test_a_file_that_sets_nothing_any_more_is_not_taken(tmp_path: Path) -> None:
+    """Only its header may have been written: by the defaults, retention would delete what was to be kept."""
+    file = tmp_path / "kafkad.yaml"
+
+    def read(text: str) -> Config:
+        file.write_text(text)
+        return load(str(file), ["num.io.threads=9"], {})
+
+    settings = Settings(read("log.retention.ms: -1\n"))
+    for blank in ("# of our broker\n", "log.retention.ms:\n", "{}\n"):
+        with pytest.raises(ConfigError, match=f"^{file} sets nothing any more; to run by the defaults, restart$"):
+            settings.reread(read(blank))
+    assert settings.static.long("log.retention.ms") == -1
+    of_defaults = Settings(read("# log.retention.ms: -1\n"))
+    assert of_defaults.reread(read("# for later\n")).changed == ()
+    assert of_defaults.reread(read("log.retention.ms: -1\n")).changed == ("log.retention.ms",)
+    with pytest.raises(ConfigError, match="sets nothing any more"):
+        of_defaults.reread(read("# log.retention.ms: -1\n"))

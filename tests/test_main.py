@@ -1,5 +1,6 @@
 """The command line up to the point where a broker would start."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,17 @@ def test_check_says_where_data_would_be(
         monkeypatch.setenv("STATE_DIRECTORY", state)
     assert main([*options, "--check"]) == 0
     assert capsys.readouterr().out.endswith(f"; data in {place}\n")
+
+
+def test_brokers_of_a_host_need_a_file_that_each_of_them_can_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe is empty for the second one."""
+    reading, writing = os.pipe()
+    os.write(writing, b"kafkad.brokers: 2\n")
+    os.close(writing)
+    path = f"/dev/fd/{reading}"
+    assert main(["--config", path]) == 2
+    os.close(reading)
+    assert capsys.readouterr().err == f"kafkad: {path} is no regular file, and each of the brokers has to read it\n"
 
 
 def test_a_bad_configuration_is_exit_2_with_every_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

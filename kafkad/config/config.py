@@ -50,7 +50,7 @@ _NOTHING: Final[Mapping[Source, Mapping[str, str]]] = MappingProxyType({})
 class Config:
     """Immutable. Made by `load`; `with_overrides` and `with_file` make the next one."""
 
-    __slots__ = ("_layers", "_values", "among_others", "file", "ignored", "secrets", "warnings")
+    __slots__ = ("_layers", "_values", "among_others", "file", "file_is_blank", "ignored", "secrets", "warnings")
 
     def __init__(
         self,
@@ -59,10 +59,12 @@ class Config:
         file: _Str | None,
         secrets: Secrets,
         among_others: _Bool,
+        file_is_blank: _Bool = False,
         warnings: Sequence[_Str] = (),
         ignored: Mapping[Source, Mapping[_Str, _Str]] = _NOTHING,
     ) -> None:
-        """`among_others`: of one of the brokers of a host, whose settings do not tell that. `ignored` are described as
+        """`file_is_blank`: it sets nothing, as one of comments alone.
+        `among_others`: of one of the brokers of a host, whose settings do not tell that. `ignored` are described as
         Kafka describes them, and mean nothing: names in a file for Kafka that are no settings, and what the metadata
         store has and kafkad cannot use, by name and text."""
         self._layers = {source: dict(layers.get(source, {})) for source in _BROKER_SOURCES}
@@ -72,6 +74,7 @@ class Config:
         self.file = file
         self.secrets = secrets
         self.among_others = among_others
+        self.file_is_blank = file_is_blank
         self.warnings = tuple(warnings)
         self.ignored = ignored
 
@@ -311,6 +314,7 @@ class Config:
             file=self.file,
             secrets=self.secrets,
             among_others=self.among_others,
+            file_is_blank=self.file_is_blank,
             warnings=warnings,
             ignored=ignored,
         )

@@ -81,6 +81,7 @@ def load(
         file=config_file,
         secrets=loader.secrets,
         among_others=among_others,
+        file_is_blank=config_file is not None and all(entry.text is None for entry in in_file),
         warnings=warnings,
         ignored=ignored,
     )

@@ -24,8 +24,8 @@ class FileInUse:
         if self.digest is None or _digest(self.path) == self.digest:
             return ""
         return (
-            f". {self.path} is another file than the brokers run by: to use it, restart all of them together "
-            "(kafkad itself)"
+            f". {self.path} is another file than the brokers run by: put the earlier one back, and this broker starts "
+            "by itself; or see by --check that the new one is good, and restart all of them together (kafkad itself)"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
@@ -56,3 +57,13 @@ def test_a_file_that_changes_all_the_time_is_not_taken(tmp_path: Path) -> None:
 
 def test_without_a_file_one_reading_is_enough(tmp_path: Path) -> None:
     assert readings(tmp_path, [7], file=None).int("message.max.bytes") == 7
+
+
+def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
+    """Nobody may write to it any more, and the broker would wait for that."""
+    pipe = tmp_path / "kafkad.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(
+        ConfigError, match="is no regular file, and cannot be read again; to change what it said, restart"
+    ):
+        readings(tmp_path, [], file=str(pipe))
