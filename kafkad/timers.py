@@ -96,6 +96,10 @@ class Pauses:
         self._next_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS) if is_ours else self._first_ms
         return pause_ms, is_news
 
+    def succeeded(self) -> None:
+        """The next error is as the first one."""
+        self._next_ms, self._told = self._first_ms, None
+
 
 async def sleep(ms: float, clock: Clock, timers: Timers) -> None:
     """Return after `ms` milliseconds of `clock`, when `timers` are expired."""

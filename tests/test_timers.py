@@ -5,7 +5,7 @@ import pytest
 
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.clock import SystemClock
-from kafkad.timers import Timers, every, within
+from kafkad.timers import Pauses, Timers, every, within
 from tests.fakes import FakeClock
 
 
@@ -125,3 +125,10 @@ def test_what_is_waited_for_within_a_time_is_left_to_go_on(is_done: bool) -> Non
         assert len(timers) == 0
 
     asyncio.run(scenario())
+
+
+def test_behind_a_success_an_error_is_news_again_and_its_pause_short() -> None:
+    pauses = Pauses(100)
+    assert [pauses.after(ValueError()) for _ in range(3)] == [(100, True), (200, False), (400, False)]
+    pauses.succeeded()
+    assert [pauses.after(ValueError()) for _ in range(2)] == [(100, True), (200, False)]

@@ -96,7 +96,7 @@ async def follow(
         news.clear()
         try:
             await until_answered(catch_up, what, clock, timers)
-            pauses = Pauses(_FIRST_PAUSE_MS)
+            pauses.succeeded()
         except Exception as error:
             pause_ms, is_news = pauses.after(error)
             if is_news:

@@ -222,6 +222,8 @@ class Fetcher:
         self._endpoint: BrokerInfo | None = None
         self._changed = asyncio.Event()
         """Set when there is something to ask that there was not before."""
+        self._pauses = Pauses(fetchers.settings.backoff_ms)
+        """Between errors of ours."""
         self._told = ""
         """What is in the way, once it has been told of; nothing when an answer has been taken."""
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -286,7 +288,6 @@ class Fetcher:
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        pauses = Pauses(self._all.settings.backoff_ms)
         while True:
             try:
                 await self._fetch()
@@ -298,9 +299,7 @@ class Fetcher:
                 await self._rest(self._all.settings.backoff_ms)
             except Exception as error:
                 self._session.lost()
-                if not self._told:
-                    pauses = Pauses(self._all.settings.backoff_ms)
-                pause_ms, is_news = pauses.after(error)
+                pause_ms, is_news = self._pauses.after(error)
                 self._told = f"internal error while fetching from broker {self._leader}; trying again"
                 if is_news:
                     log.exception("%s", self._told)
@@ -474,7 +473,8 @@ class Fetcher:
         self._postpone(later)
         if lost:
             await self._find_range(link, lost)
-        self._told = ""
+        if self._told:
+            self._has_taken()
 
     def _take_alone(self, key: Key | None, answer: OnePartition) -> None:
         followed = None if key is None else self._followed[key]
@@ -483,7 +483,13 @@ class Fetcher:
                 self._take_records(followed, *answer, len(answer.records))
             except Exception as error:
                 self._failed(followed, error)
+        if self._told:
+            self._has_taken()
+
+    def _has_taken(self) -> None:
+        """Nothing is in the way any more."""
         self._told = ""
+        self._pauses.succeeded()
 
     async def _take_one(
         self, followed: Followed, data: PartitionData, turns: Turns, lost: list[Followed], later: list[Followed]
