@@ -21,6 +21,7 @@ from kafkad.api.dispatch import Dispatcher
 from kafkad.broker import metering
 from kafkad.broker.building import build
 from kafkad.broker.draining import drain
+from kafkad.broker.findings import tell_of_damage, tell_of_kept, tell_of_offline
 from kafkad.broker.identity import StartError, refuse_lost_store
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
@@ -32,7 +33,6 @@ from kafkad.broker.reloading import settled
 from kafkad.broker.settings import Settings, max_open_files
 from kafkad.broker.starting import LinkFactory, Platform, identify, load
 from kafkad.broker.supervised import Supervised
-from kafkad.broker.takeover import tell_of_damage, tell_of_kept, tell_of_offline
 from kafkad.broker.thread_per_call import ThreadPerCall
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, ZooKeeperAddress

@@ -15,12 +15,13 @@ from kafkad.api.verifier import Verifier
 from kafkad.broker import metering
 from kafkad.broker.controlled_shutdown import ControlledShutdown
 from kafkad.broker.coordinators import Coordinators
+from kafkad.broker.findings import tell_of_strays
 from kafkad.broker.lifecycle import Lifecycle
 from kafkad.broker.membership import Membership
 from kafkad.broker.quotas import QuotasInForce
 from kafkad.broker.settings import Settings
 from kafkad.broker.starting import Identity, Platform, apply_settings, stop_following
-from kafkad.broker.takeover import pass_over_known_producers, tell_of_strays
+from kafkad.broker.takeover import pass_over_known_producers
 from kafkad.cleaner.cleaner import Cleaner
 from kafkad.cluster.features import FinalizedFeatures
 from kafkad.controller.adoption import has_topics

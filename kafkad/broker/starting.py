@@ -15,11 +15,13 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from kafkad.broker.adoption_guard import refuse_partial_adoption
 from kafkad.broker.connection_limits import ConnectionLimits
+from kafkad.broker.findings import tell_of_foreign, tell_of_kraft, tell_of_mended
 from kafkad.broker.identity import StartError, choose_broker_id, claim_directories, login_secret
 from kafkad.broker.settings import Settings
 from kafkad.broker.stored_topics import StoredTopics
-from kafkad.broker.takeover import refuse_partial_adoption, take_over, tell_of_foreign, tell_of_kraft, tell_of_mended
+from kafkad.broker.takeover import take_over
 from kafkad.clock import Clock
 from kafkad.cluster.configs import DynamicConfigs
 from kafkad.config import Config, ConfigError

@@ -6,23 +6,18 @@ A stopped Kafka has left it, or has written it since; or an older copy of the st
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from kafkad.broker.identity import StartError, known_directories
+from kafkad.broker.adoption_guard import refuse_offline, refuse_unopened, refuse_without_acls
+from kafkad.broker.identity import StartError
 from kafkad.broker.stored_topics import StoredTopics
-from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import Config
-from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics, is_new, lead_no_earlier
+from kafkad.controller.adoption import AdoptedTopic, adopt, is_new, lead_no_earlier
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.producer_ids import pass_over_known
-from kafkad.log.checkpoint import META_PROPERTIES, PARTITION_METADATA
-from kafkad.log.damage import Damage
 from kafkad.log.deletion import outlives_retention
-from kafkad.log.directories import LogDirectory
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager, TopicOnDisk
-from kafkad.meta.security_znodes import Acls
 from kafkad.meta.store import MetaStore, Unreadable
 from kafkad.meta.znodes import Partition, Topic, TopicDeletion
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic, some
@@ -31,50 +26,6 @@ log = logging.getLogger(__name__)
 
 _FEW_MISSING, _MOST_MISSING, _MOST_MISSING_FOR_EACH = 100, 3_000, 10
 _KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
-
-
-async def refuse_partial_adoption(
-    store: MetaStore, cluster_id: str, broker: int, directories: Sequence[LogDirectory], metadata_dir: str
-) -> None:
-    """StartError where partitions would be adopted while others of them may be out of sight, or with deleted ones.
-    ForeignDirectoryError where a directory is another's.
-
-    To be called before the directories are claimed, which would make new ones of those that are not mounted. A topic is
-    not deleted while a directory of this broker is offline; of others nothing is known. An earlier kafkad has let any
-    directory in: of those that it has left only the one with the store has been there all the time.
-    """
-    known = await known_directories(store, broker)
-    sound = [each for each in directories if each.failure is None]
-    for directory in sound:
-        directory.refuse_foreign(cluster_id, broker)
-    empty = [each for each in sound if each.meta is None and not any(each.partitions())]
-    if not known.paths and (empty or len(sound) < len(directories)):
-        unknown = await _unknown(store, [tp for each in sound for tp in each.current_partitions()])
-        _refuse_offline(directories, unknown)
-        if unknown:
-            raise StartError(
-                f"{_to_be_adopted(unknown)}, but {empty[0]} is empty, without {META_PROPERTIES}: is its disk not "
-                "mounted? Mount it and start again. If the disk is a new one, leave it out of log.dirs at this start, "
-                "and add it at the next one"
-            )
-    if known.are_guarded:
-        there_before = known.paths
-    elif known.paths or await has_topics(store):
-        there_before = (os.path.abspath(metadata_dir),)
-    else:
-        there_before = tuple(each.path for each in directories)
-    for directory in sound:
-        if directory.path in there_before:
-            continue
-        unknown = await _unknown(store, directory.current_partitions())
-        if unknown:
-            raise StartError(
-                f"{directory} has partitions that the metadata store does not know: {some(unknown)}. They may be of "
-                "topics that were deleted while it was not one of log.dirs, such as an earlier kafkad has left alone: "
-                "then move them away, and start again. If the store was made without this directory, put back a copy "
-                "of the store from before; or move it away, with all settings, users, ACLs and quotas in it, and start "
-                "with all of log.dirs"
-            )
 
 
 async def take_over(
@@ -96,23 +47,13 @@ async def take_over(
     topics, refused = _to_adopt(logs, config, [each for each in found if each.name in names], stored, made_again)
     adopted = {topic.name for topic in topics}
     adopting = [tp for tp in unknown if tp.topic in adopted]
-    _refuse_offline(logs.directories, adopting)
-    _refuse_unopened(logs, adopting)
+    refuse_offline(logs.directories, adopting)
+    refuse_unopened(logs, adopting)
     if refused and await is_new(store):
         raise StartError("; ".join(refused))
     for reason in refused:
         log.error("%s", reason)
-    if await _would_be_open(store, config, adopting):
-        what = (
-            f"{_to_be_adopted(adopting)}, without the ACLs of their cluster: with allow.everyone.if.no.acl.found=true"
-        )
-        if not stored:
-            raise StartError(
-                f"{what} everybody could do everything with them. Start once with --set "
-                "allow.everyone.if.no.acl.found=false, when only super.users may do anything, and add the ACLs (kctl "
-                "acls add) if there were any"
-            )
-        log.warning("%s everybody can do everything with them now", what)
+    await refuse_without_acls(store, config, adopting, knows_topics=bool(stored))
     if topics:
         await adopt(store, broker, topics, logs.clock.now_ms())
         _tell_of_adopted(topics)
@@ -257,48 +198,6 @@ def _tell_of_lost(lost: Sequence[TopicPartition]) -> None:
         )
 
 
-async def _unknown(store: MetaStore, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Those of which the store knows nothing."""
-    here = list(partitions)
-    nodes = await store.get_many([Partition.path(*tp) for tp in here])
-    return sorted(tp for tp, node in zip(here, nodes, strict=True) if node is None)
-
-
-def _refuse_offline(directories: Iterable[LogDirectory], unknown: Sequence[TopicPartition]) -> None:
-    """StartError if there is something to be adopted, and a directory that cannot be looked into."""
-    failure = next((each.failure for each in directories if each.failure is not None), None)
-    if unknown and failure is not None:
-        raise StartError(
-            f"{_to_be_adopted(unknown)}, but a log directory cannot be used, where more of them may be: {failure}. "
-            "Mend that and start again. To go on without what is in there, leave it out of log.dirs"
-        )
-
-
-def _refuse_unopened(logs: LogManager, unknown: Sequence[TopicPartition]) -> None:
-    """StartError if one that is to be adopted could not be opened for now: its topic's id may not have been read."""
-    broken = logs.broken
-    for tp in unknown:
-        if tp in broken and broken[tp].may_pass:
-            raise StartError(
-                f"{_to_be_adopted(unknown)}, but {broken[tp].path} cannot be opened now: {broken[tp].reason}. "
-                "Make room, or allow more open files, and start again"
-            )
-
-
-async def _would_be_open(store: MetaStore, config: Config, unknown: Sequence[TopicPartition]) -> bool:
-    """True if everybody could do everything with what is adopted, since the ACLs about it are left behind."""
-    if not unknown or not config.str("authorizer.class.name"):
-        return False
-    if config.str("allow.everyone.if.no.acl.found").lower() != "true":
-        return False
-    parents = [f"{parent}/{kind}" for parent in Acls.PARENTS for kind in Acls.RESOURCE_TYPES]
-    return not any([await store.children(parent) for parent in parents])
-
-
-def _to_be_adopted(unknown: Sequence[TopicPartition]) -> str:
-    return f"the metadata store does not know these partitions, which are to be adopted: {some(unknown)}"
-
-
 async def pass_over_known_producers(store: MetaStore, broker: int, logs: LogManager) -> None:
     """An older copy of the metadata store may have been put back."""
 
@@ -314,64 +213,6 @@ async def pass_over_known_producers(store: MetaStore, broker: int, logs: LogMana
         log.warning(
             "the log directories know producer ids that the metadata store was to give out: they are passed over"
         )
-
-
-def tell_of_mended(logs: LogManager) -> None:
-    if logs.mended:
-        log.warning(
-            "a crash had left %d partitions without a topic id; it was taken from the metadata store and written to %s",
-            len(logs.mended),
-            some(logs.mended),
-        )
-
-
-def tell_of_foreign(logs: LogManager) -> None:
-    if logs.foreign:
-        log.warning(
-            "these directories have names as of partitions, and hold none: they have neither %s nor a segment, or no "
-            "topic can be named so. They are left alone; move them out of the log directories: %s",
-            PARTITION_METADATA,
-            some(logs.foreign),
-        )
-
-
-def tell_of_kraft(logs: LogManager) -> None:
-    left = [path for directory in logs.live if (path := directory.kraft_metadata) is not None]
-    if left:
-        log.warning(
-            "a migration to KRaft that was rolled back has left these, for %s is of a Kafka with ZooKeeper. They are "
-            "left alone; move them out of the log directories: %s",
-            META_PROPERTIES,
-            some(left),
-        )
-
-
-def tell_of_offline(directory: LogDirectory, lost: list[TopicPartition]) -> None:
-    """Logs a directory that cannot be used at the start; the replica manager logs later failures."""
-    log.error("%s; %s is offline until the broker restarts", directory.failure, directory.path)
-
-
-def tell_of_damage(tp: TopicPartition, damage: Damage) -> None:
-    log.log(logging.WARNING if damage.was_cut else logging.ERROR, "%s", damage.text(tp))
-
-
-def tell_of_kept(path: str, names: Sequence[str]) -> None:
-    log.warning(
-        "%s stays, for it holds what is of no partition: %s. Move that away, or the directory; a start removes what is "
-        "left of it",
-        path,
-        some(names),
-    )
-
-
-def tell_of_strays(logs: LogManager, metadata: MetadataCache, broker: int) -> None:
-    """Names partitions on disk that are not this broker's in the cluster. They are left alone: they may be the only
-    copy."""
-    strays = sorted(
-        log.directory for tp, log in logs.logs.items() if not metadata.has_replica(tp, broker, log.topic_id)
-    )
-    if strays:
-        log.warning("the cluster has no replica here for %s; these directories are left alone", some(strays))
 
 
 def _adopted(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.broker.takeover import tell_of_strays
+from kafkad.broker.findings import tell_of_strays
 from tests.broker_parts.several import Brokers
 
 

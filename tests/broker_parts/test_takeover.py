@@ -12,15 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.broker.adoption_guard import refuse_partial_adoption
+from kafkad.broker.findings import tell_of_foreign, tell_of_kraft
 from kafkad.broker.identity import StartError, claim_directories
 from kafkad.broker.stored_topics import StoredTopics
-from kafkad.broker.takeover import (
-    pass_over_known_producers,
-    refuse_partial_adoption,
-    take_over,
-    tell_of_foreign,
-    tell_of_kraft,
-)
+from kafkad.broker.takeover import pass_over_known_producers, take_over
 from kafkad.config import Config as BrokerConfig
 from kafkad.config import LogConfig
 from kafkad.config import load as load_config
