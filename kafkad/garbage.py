@@ -27,8 +27,9 @@ def keep_collections_short() -> None:
     gc.callbacks.append(_of_this_process)
 
 
-class FreezingAfterLong:
-    """A callback of `gc`. Where collections are short there is nothing to gain, and cycles are still found.
+class ShortCollections:
+    """A callback of `gc`: what a long collection has looked through is frozen. Where collections are short there is
+    nothing to gain, and cycles are still found.
 
     When the memory has doubled since the last complete collection, the next one of all generations is complete. Of them
     a process that keeps nothing in cycles has few in its life, whatever it is used for.
@@ -44,14 +45,14 @@ class FreezingAfterLong:
         self._begun = 0.0
         self._blocks_then = blocks()
         """After the last complete collection, and of what has been made since that needs none."""
-        self._is_complete = False
-        """The present collection of all generations, or the next one."""
+        self._complete_is_due = False
+        """The present collection of all generations is complete, or the next one will be."""
 
     def __call__(self, phase: str, of: dict[str, Any]) -> None:
         if of["generation"] < 2:
             return
         if phase == "start":
-            if self._is_complete:
+            if self._complete_is_due:
                 gc.unfreeze()
             self._begun = self._now()
         else:
@@ -60,11 +61,11 @@ class FreezingAfterLong:
     def _ended(self, was_long: bool) -> None:
         if was_long:
             gc.freeze()
-        if was_long or self._is_complete:
+        if was_long or self._complete_is_due:
             blocks = self._blocks()
-            if self._is_complete:
+            if self._complete_is_due:
                 self._blocks_then = blocks
-            self._is_complete = blocks > 2 * self._blocks_then
+            self._complete_is_due = blocks > 2 * self._blocks_then
 
     def made(self, before: int) -> None:
         """What was made since there were so many blocks stays, and is in no cycle: no reason to look through all.
@@ -73,7 +74,7 @@ class FreezingAfterLong:
         self._blocks_then = max(self._blocks_then, min(self._blocks_then + blocks - before, blocks))
 
 
-_of_this_process: Final = FreezingAfterLong()
+_of_this_process: Final = ShortCollections()
 
 
 @contextlib.contextmanager

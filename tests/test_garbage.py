@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkad.garbage import FreezingAfterLong, no_collections
+from kafkad.garbage import ShortCollections, no_collections
 
 OLDEST = {"generation": 2, "collected": 0, "uncollectable": 0}
 NEWEST = {"generation": 0, "collected": 0, "uncollectable": 0}
@@ -26,7 +26,7 @@ class Collections:
     def __init__(self) -> None:
         self.now = 0.0
         self.blocks = 1_000
-        self.callback = FreezingAfterLong(lambda: self.now, lambda: self.blocks)
+        self.callback = ShortCollections(lambda: self.now, lambda: self.blocks)
 
     def collect(self, of: dict[str, int], seconds: float) -> None:
         self.callback("start", of)
@@ -114,7 +114,7 @@ def test_what_has_got_into_a_cycle_after_it_was_frozen_is_freed_by_a_complete_co
 @pytest.mark.parametrize("many", [True, False])
 def test_work_that_makes_objects_that_stay(many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    monkeypatch.setattr(FreezingAfterLong, "made", lambda _, before: made.append(before))
+    monkeypatch.setattr(ShortCollections, "made", lambda _, before: made.append(before))
     with no_collections(lambda: many):
         assert not gc.isenabled()
     assert gc.isenabled()
