@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _TOO_DEEP = "it is nested too deeply"
+_TOO_LONG = "a number in it has thousands of digits"
 
 
 def read_json(text: str) -> Any:
@@ -17,7 +18,7 @@ def read_json(text: str) -> Any:
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     except ValueError:  # Python's limit
-        raise ValueError("a number in it has thousands of digits") from None
+        raise ValueError(_TOO_LONG) from None
 
 
 def read_yaml(text: str) -> Any:
@@ -32,3 +33,5 @@ def read_yaml(text: str) -> Any:
         raise ValueError(" ".join(str(error).split())) from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
+    except ValueError as error:  # of a date that there is not, or Python's limit
+        raise ValueError(_TOO_LONG if "set_int_max_str_digits" in str(error) else str(error)) from None

@@ -232,7 +232,7 @@ class _Loading:
         try:
             text = read(file)
         except EtlError as error:
-            self.mistakes.append(Mistake(key, error.what))
+            self.mistakes.append(Mistake(key, error.what, error.hints))
             return []
         return [(f"{file}:{number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -36,6 +37,8 @@ from kafkad_etl.model.document import (
     wrong_keys,
 )
 from kafkad_etl.model.variables import Unfilled, Variables
+from kctl.errors import KctlError
+from kctl.texts.text_files import opened
 
 _SECRET_KEY = re.compile(
     r"(?:(?:password|token|credential|secret|secret[.-](?:access-)?key|keystore\.key|sasl\.jaas\.config"
@@ -129,13 +132,17 @@ def name_in(path: Path) -> str:
     raise EtlError(f"{path} does not say the job's name", EtlExit.USAGE, hints=("give the name instead of the file",))
 
 
-def read(path: Path) -> str:
+def read(path: Path, where: str = "") -> str:
+    """The text of a job file, or of one that it names at `where`. Raises EtlError USAGE."""
     try:
-        return path.read_text(encoding="utf-8")
+        with opened(str(path)) as stream, TextIOWrapper(stream, "utf-8") as text:
+            return text.read()
     except OSError as error:
-        raise EtlError(f"cannot read {path}: {error.strerror}", EtlExit.USAGE) from error
+        raise EtlError(f"cannot read {path}: {error.strerror}", EtlExit.USAGE, where=where) from error
     except UnicodeDecodeError as error:
-        raise EtlError(f"{path} is not valid UTF-8: byte {error.start}", EtlExit.USAGE) from error
+        raise EtlError(f"{path} is not valid UTF-8: byte {error.start}", EtlExit.USAGE, where=where) from error
+    except KctlError as error:
+        raise EtlError(error.what, EtlExit.USAGE, hints=error.hints, where=where) from None
 
 
 def parse(text: str, file: JobFile, environment: Mapping[str, str]) -> Loaded:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.messages import Schema
-from kafkad_etl.model import types
+from kafkad_etl.model import loading, types
 from kafkad_etl.registry import protobuf
 from kafkad_etl.registry.json_schema import JsonSchema
 from kafkad_etl.registry.unsupported import Unsupported
+from kctl.texts.documents import read_json
 
 _KINDS = {".ddl": "ddl", ".json": "spark", ".avsc": "avro", ".proto": "protobuf"}
 _OWN_KINDS = {"avro": ".avsc", "protobuf": ".proto"}
@@ -67,12 +68,7 @@ def from_file(file: Path, form: str, where: str, message: str) -> Schema:
 
 
 def read(file: Path, where: str) -> str:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise _wrong(where, f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise _wrong(where, f"{file} is not valid UTF-8: byte {error.start}") from error
+    text = loading.read(file, where)
     if not text.strip():
         raise _wrong(where, f"{file} is empty")
     return text
@@ -80,11 +76,9 @@ def read(file: Path, where: str) -> str:
 
 def _json(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
+        return read_json(text)
     except ValueError as error:
         raise _wrong(where, f"the schema is not JSON: {error}") from error
-    except RecursionError as error:
-        raise _wrong(where, "the schema is nested too deeply") from error
 
 
 def _avro(document: Any, where: str) -> str:

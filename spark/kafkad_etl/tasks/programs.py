@@ -23,6 +23,7 @@ from kctl.errors import KctlError
 from kctl.reach.access import Access, resolve
 from kctl.reach.session import Session
 from kctl.settings import Settings
+from kctl.texts.text_files import content_of
 
 _DEFAULT_CLIENT_ID = Access().client_id
 _ONLY_CLIENT = "deploy mode cluster is not supported: output, exit code and Ctrl-C need the program on this machine"
@@ -101,7 +102,7 @@ def _check_file(name: str, environ: Mapping[str, str]) -> None:
     if path is None:
         return  # Spark fetches it
     try:
-        source = Path(path).read_bytes()
+        source = content_of(path)
     except OSError as error:
         raise EtlError(f"{name}: {(error.strerror or str(error)).lower()}", EtlExit.USAGE) from error
     if environ.get("PYSPARK_DRIVER_PYTHON") or environ.get("PYSPARK_PYTHON"):

@@ -26,6 +26,7 @@ def test_what_is_read() -> None:
         (read_json, "", "Expecting value: line 1 column 1 (char 0)"),
         (read_json, nested(100_000), "it is nested too deeply"),
         (read_json, "9" * 5000, "a number in it has thousands of digits"),
+        (read_yaml, "9" * 5000, "a number in it has thousands of digits"),
         (read_yaml, "a:\n- [", "line 3: did not find expected node content"),
         (read_yaml, "a: 2020-13-45", "month must be in 1..12"),
         (read_yaml, nested(100_000), "line 1: exceeded maximum nesting depth"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def test_validate_tells_of_each_file(kctl: Kctl, here: Path) -> None:
     ]
     assert 'bad.yaml:3 source.topisc: unknown key; did you mean "topics"?' in ran.err
     assert "cannot read missing.yaml: No such file or directory" in ran.err
+
+
+@pytest.mark.parametrize("command", [("validate", "--offline"), ("submit",)])
+def test_a_named_pipe_is_not_waited_for(kctl: Kctl, here: Path, command: tuple[str, ...]) -> None:
+    name = "pipe.py" if command == ("submit",) else "pipe.yaml"
+    os.mkfifo(here / name)
+    ran = kctl("etl", *command, name)
+    assert ran.code == 2
+    assert f"{name} is no regular file" in ran.err
+    assert "a pipe can be given as <(COMMAND), or as /dev/stdin" in ran.err
 
 
 def test_a_variable_may_be_that_of_one_file_among_several(kctl: Kctl, here: Path) -> None:
@@ -100,7 +111,7 @@ def test_a_validation_costs_few_imports(here: Path) -> None:
     job.write_text(SMALL + "value: {format: json, schema: 'id BIGINT, tags ARRAY<STRING>'}\n")
     modules = imported("etl", "validate", "--offline", str(job))
     assert not modules & {*COSTLY, "sqlglot"}
-    assert len(modules) <= 174, sorted(modules)
+    assert len(modules) <= 176, sorted(modules)
     job.write_text(SMALL + "transform: {sql: SELECT 1 FROM source}\n")
     modules = imported("etl", "validate", "--offline", str(job))
     assert not modules & COSTLY

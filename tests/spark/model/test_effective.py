@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,12 @@ def test_steps_may_be_files_each(tmp_path: Path) -> None:
         ("value: {format: avro, schema: {file: a.avsc}}\n", {"a_avsc": '"long"'}, "is not an Avro record"),
         ("value: {format: avro, schema: '{'}\n", {}, "the schema is not JSON"),
         ("value: {format: json, schema: {file: a.json}}\n", {"a_json": "[1"}, "the schema is not JSON"),
-        ("value: {format: json, schema: {file: a.json}}\n", {"a_json": "[" * 9999}, "the schema is nested too deeply"),
+        (
+            "value: {format: json, schema: {file: a.json}}\n",
+            {"a_json": "[" * 9999},
+            "not JSON: it is nested too deeply",
+        ),
+        ("value: {format: json, schema: {file: a.json}}\n", {"a_json": "9" * 9999}, "a number in it has thousands of"),
         ("value: {format: json, schema: {file: a.json}}\n", {"a_json": "[1]"}, "$ is neither a Spark schema nor"),
         (
             "value: {format: json, schema: {file: a.json}}\n",
@@ -146,6 +152,23 @@ def test_files_that_do_not_do(tmp_path: Path, addition: str, files: dict[str, st
     assert caught.value.exit_code is EtlExit.USAGE
     assert told in caught.value.what
     assert "orders.yaml:" in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("addition", "where"),
+    [
+        ("transform: {file: a.sql}\n", "orders.yaml:5 transform.file: "),
+        ("value: {format: json, schema: {file: a.sql}}\n", "orders.yaml:5 value.schema.file: "),
+    ],
+)
+def test_a_named_pipe_that_a_job_names_is_not_waited_for(tmp_path: Path, addition: str, where: str) -> None:
+    (tmp_path / "jobs").mkdir()
+    os.mkfifo(tmp_path / "jobs" / "a.sql")
+    with pytest.raises(EtlError) as caught:
+        read(tmp_path, addition + "description: ${day}\n")
+    assert caught.value.what.endswith(f"{where}{tmp_path}/jobs/a.sql is no regular file")
+    assert caught.value.exit_code is EtlExit.USAGE
+    assert caught.value.hints
 
 
 def test_kinds_of_schemas(tmp_path: Path) -> None:
