@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
 from kafkad_etl.errors import EtlError, EtlExit
+from kctl.acls.bindings import ANYWHERE, Binding, Resource, adding
 from kctl.errors import KctlError
-from kctl.texts.spelling import quote
 
 if TYPE_CHECKING:
     from kctl.reach.access import Access
@@ -20,10 +20,10 @@ _REFUSALS = {
 
 
 def grant(access: Access, operation: str, resource: str, name: str, *, prefixed: bool = False) -> str:
-    """What to do about a missing right. `resource` is an option of `kctl acls add`."""
-    more = " --prefixed" if prefixed else ""
-    command = f"--allow {quote(principal(access))} --operation {operation} --{resource} {quote(name)}{more}"
-    return f"ask the cluster's administrator: kctl acls add {command}"
+    """What to do about a missing right. `resource` is one of kctl's types of resources."""
+    wanted = Resource(resource, name, "prefixed" if prefixed else "literal")
+    command = adding(Binding(principal(access), ANYWHERE, operation, wanted, "allow"))
+    return f"ask the cluster's administrator: kctl {command}"
 
 
 def principal(access: Access) -> str:
@@ -38,9 +38,9 @@ def need_delivery(session: Session, name: str, prefix: str) -> None:
     """Raises EtlError CLUSTER if the user may not write with this transactional id, or not read the group of the same
     name. `prefix`: how those of all checkpoints of the job begin."""
     missing = []
-    if _refused(_ended(session, name)):
+    if _refused(_answer_to_end(session, name)):
         missing.append((f'write with transactional id "{name}"', "Write", "transactional-id"))
-    if _refused(_beaten(session, name)):
+    if _refused(_answer_to_heartbeat(session, name)):
         missing.append((f'read group "{name}"', "Read", "group"))
     if missing:
         raise EtlError(
@@ -51,7 +51,7 @@ def need_delivery(session: Session, name: str, prefix: str) -> None:
         )
 
 
-def _ended(session: Session, name: str) -> object:
+def _answer_to_end(session: Session, name: str) -> object:
     """Ends the transaction of a producer that nobody is, which needs the right to write and changes nothing."""
     from kafkad.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
     from kctl.reach.session import TRANSACTION
@@ -65,7 +65,7 @@ def _ended(session: Session, name: str) -> object:
     return session.ask_coordinators([name], ask, read, TRANSACTION)[name]
 
 
-def _beaten(session: Session, name: str) -> object:
+def _answer_to_heartbeat(session: Session, name: str) -> object:
     """A heartbeat of a member that nobody is, which needs the right to read and changes nothing."""
     from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

@@ -146,4 +146,8 @@ def test_the_user_is_named_as_far_as_it_is_known(access: Access, name: str) -> N
 
 def test_a_command_is_what_a_shell_takes() -> None:
     access = Access(security_protocol="SASL_SSL", mechanism="PLAIN", username="al ice")
-    assert grant(access, "Read", "topic", "t").endswith(" --allow 'User:al ice' --operation Read --topic t")
+    asked = "ask the cluster's administrator: kctl acls add --allow 'User:al ice' --operation"
+    assert grant(access, "Read", "topic", "t") == f"{asked} Read --topic t"
+    assert grant(access, "Write", "transactional-id", "etl-a", prefixed=True) == (
+        f"{asked} Write --transactional-id etl-a --prefixed"
+    )
