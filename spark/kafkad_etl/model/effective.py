@@ -31,7 +31,7 @@ class Effective(NamedTuple):
     schemas: Schemas
     secrets: frozenset[str]
     """Secrets of the job file and its SQL files."""
-    named: frozenset[str] = frozenset()
+    secret_variables: frozenset[str] = frozenset()
     """Variables of the environment that they are from."""
     files: tuple[tuple[str, str], ...] = ()
     """The job file, and every file of this machine that it names, whatever for, or that those import, each with its
@@ -55,7 +55,7 @@ def effective(loaded: Loaded) -> Effective:
         reading.certificates(replace(job, transform=transform)),
         found,
         frozenset(reading.secrets),
-        frozenset(loaded.variables.named),
+        frozenset(loaded.variables.secret_variables),
         (("the job file", str(loaded.path)), *_files_named(loaded), *reading.imported),
     )
 

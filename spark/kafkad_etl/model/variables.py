@@ -39,7 +39,7 @@ class Variables:
         self._environment = environment
         self._known: dict[str, Filled] = {}
         self.used: set[str] = set()
-        self.named: set[str] = set()
+        self.secret_variables: set[str] = set()
         """Variables of the environment that secrets were asked for."""
 
     def fill(self, text: str) -> Filled:
@@ -71,7 +71,7 @@ class Variables:
         return self._variable(name, inside)
 
     def _secret(self, name: str, default: str | None) -> Filled:
-        self.named.add(name)
+        self.secret_variables.add(name)
         value = self._environment.get(name, default)
         if value is None:
             close = did_you_mean(name, sorted(self._environment))

@@ -258,7 +258,7 @@ def launch(
     options: submitting.Options = submitting.NO_OPTIONS,
     *,
     secrets: Iterable[str] = (),
-    named: Collection[str] = (),
+    secret_variables: Collection[str] = (),
     inherited: Sequence[int] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Launched:
@@ -295,7 +295,7 @@ def launch(
                     environ,
                     submitting.java_options(plans, master, options, environ, environment.spark_home),
                     secrets,
-                    named,
+                    secret_variables,
                 ),
                 start_new_session=True,
                 pass_fds=(private.lock, *inherited),

@@ -254,15 +254,15 @@ def variables(
     environ: Mapping[str, str],
     java_options: str = "",
     secrets: Iterable[str] = (),
-    named: Collection[str] = (),
+    secret_variables: Collection[str] = (),
 ) -> dict[str, str]:
-    """Environment variables for spark-submit. `directory` is the run's private directory, `named` are variables that
-    jobs have secrets from."""
+    """Environment variables for spark-submit. `directory` is the run's private directory, `secret_variables` are those
+    that jobs have secrets from."""
     known = {secret for secret in secrets if len(secret) >= _LEAST_SECRET}
     theirs = {
         name: value
         for name, value in environ.items()
-        if _READ.fullmatch(name) or not (name in named or value in known or name.startswith(_KCTLS))
+        if _READ.fullmatch(name) or not (name in secret_variables or value in known or name.startswith(_KCTLS))
     }
     ours = {
         **tool_variables(environment),

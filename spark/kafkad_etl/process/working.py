@@ -44,7 +44,7 @@ class Work(NamedTuple):
     """Entered before Spark starts, and left after the job has ended."""
     lock: Lock | None = None
     """Also held by the JVM for as long as it lives."""
-    named: frozenset[str] = frozenset()
+    secret_variables: frozenset[str] = frozenset()
     """Variables of the environment that the job has secrets from."""
 
 
@@ -77,7 +77,7 @@ def run_together(start: SparkStart, works: Sequence[Work], on_end: Callable[[int
                 start.master,
                 start.options,
                 secrets=secrets,
-                named=frozenset().union(*(work.named for work in works)),
+                secret_variables=frozenset().union(*(work.secret_variables for work in works)),
                 inherited=[lock.fileno() for index in attended.indices if (lock := works[index].lock)],
             )
         )

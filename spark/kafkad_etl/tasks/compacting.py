@@ -68,7 +68,9 @@ def compact(request: Request, stream: TextIO) -> CompactResult:
     with Lock(checkpoint.lock_path) if alone else nullcontext() as lock:
         plan = plan_of(job, checkpoint, request.min_files)
         start = SparkStart(found, log_of(job.job), request.master)
-        ends = run_work(start, Work(plan, job.secrets, shown, explain, lock=lock, named=job.named))
+        ends = run_work(
+            start, Work(plan, job.secrets, shown, explain, lock=lock, secret_variables=job.secret_variables)
+        )
     return CompactResult(shown.found, ends)
 
 

@@ -52,5 +52,5 @@ def preview(settings: Settings, request: Request, stream: TextIO) -> PreviewResu
             planned = plan(clusters, job.job, asked, job.schemas)
         explain = explaining(loaded, planned, clusters, shown)
         start = SparkStart(found, log_of(job.job), request.master)
-        ends = run_work(start, Work(planned.plan, job.secrets, shown, explain, named=job.named))
+        ends = run_work(start, Work(planned.plan, job.secrets, shown, explain, secret_variables=job.secret_variables))
     return PreviewResult(shown.found[-1] if shown.found else None, ends)

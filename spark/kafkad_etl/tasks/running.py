@@ -246,7 +246,7 @@ class _JobRun:
         begun = begin(planned, self._clusters)
         attend = partial(attended, planned, self._clusters, shown, [*self._notes, *begun.notes], self._notices)
         explain = explaining(self.loaded, planned, self._clusters, shown)
-        self.work = Work(begun.plan, self._job.secrets, shown, explain, attend, self._lock, self._job.named)
+        self.work = Work(begun.plan, self._job.secrets, shown, explain, attend, self._lock, self._job.secret_variables)
 
     def _nothing_new(self, shown: Reporter) -> None:
         self._recording.shown = shown

@@ -78,9 +78,11 @@ def test(request: Request, stream: TextIO) -> TestReport:
     carrier = Job(version=1, name=_NAME, source=Source(), sink=Sink(type="none"), spark=spark)
     plan = Plan(task="test", job=carrier, mode="batch", reading=None, cases=tuple(each.case for each in planned))
     secrets = frozenset().union(*(each.loaded.secrets for each in planned))
-    named = frozenset().union(*(each.loaded.variables.named for each in planned))
+    secret_variables = frozenset().union(*(each.loaded.variables.secret_variables for each in planned))
     shown = Collector(CaseResult, stream)
-    ends = run_work(SparkStart(found, log_of(carrier)), Work(plan, secrets, shown, unexplained, named=named))
+    ends = run_work(
+        SparkStart(found, log_of(carrier)), Work(plan, secrets, shown, unexplained, secret_variables=secret_variables)
+    )
     reports = [_report(planned[result.case], result) for result in shown.found]
     failed = any(each.differences for each in reports)
     return TestReport(tuple(reports), notes, EtlExit.FAILED if failed and ends == EtlExit.DONE else ends)

@@ -50,7 +50,7 @@ def test_sql_is_read_from_beside_the_job_and_filled_in(tmp_path: Path) -> None:
     assert found.job.transform.sql == "SELECT *\nFROM source WHERE day = '2026-11-01' AND '${x}' <> 'hunter2'\n"
     assert found.job.transform.file == ""
     assert found.secrets == {"hunter2"}
-    assert found.named == {"PW"}
+    assert found.secret_variables == {"PW"}
 
 
 def test_every_file_that_a_job_names_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def test_it_is_known_which_variables_of_the_environment_secrets_are_from() -> No
     found = variables()
     for text in ("${secret}", "${secret}", "${HOME:-x} ${env:EMPTY}"):
         found.fill(text)
-    assert found.named == {"PW", "EMPTY"}
+    assert found.secret_variables == {"PW", "EMPTY"}
 
 
 @pytest.mark.parametrize(

@@ -103,16 +103,12 @@ def test_no_secret_is_in_the_environment_but_what_spark_and_its_libraries_look_f
     looked_for = [*libraries, "KUBERNETES_SERVICE_PORT", "SPARK_LOCAL_IP", "KRB5CCNAME", "PYTHONHASHSEED"]
     kept = {**dict.fromkeys(looked_for, "geheimnis"), "PLAIN": "x", "OMP_NUM_THREADS": "1", "EMPTY": ""}
     alike = dict.fromkeys(["SPARKPOST_API_KEY", "LCP_PASSWORD", "GOOGLEPLAY_KEY", "PYTHONANYWHERE_TOKEN"], "z")
-    given = {
-        **kept,
-        "PW": "geheimnis",
-        "SAME": "geheimnis",
-        "PIN": "1",
-        "KCTL_PASSWORD": "x",
-        "KCTL_TOKEN": "y",
-    } | alike
-    named = frozenset({*libraries, *alike, "PW", "PIN"})
-    found = variables(ENVIRONMENT, "yarn", Path("/private"), given, secrets=("geheimnis", "1", ""), named=named)
+    given = {**kept, **alike, "PW": "geheimnis", "SAME": "geheimnis", "PIN": "1"}
+    given |= {"KCTL_PASSWORD": "x", "KCTL_TOKEN": "y"}
+    secret = frozenset({*libraries, *alike, "PW", "PIN"})
+    found = variables(
+        ENVIRONMENT, "yarn", Path("/private"), given, secrets=("geheimnis", "1", ""), secret_variables=secret
+    )
     assert {name: found[name] for name in given if name in found} == kept
     assert "PW" in variables(ENVIRONMENT, "yarn", Path("/private"), given)
 
