@@ -4,7 +4,7 @@ nothing but `job`."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from kafkad_etl.job import S3, Catalog, Job, Scalar, Sink
 
@@ -103,6 +103,11 @@ def source_text(job: Job) -> str:
         listed = (f"{topic}-{p}" for topic, found in sorted(source.partitions.items()) for p in sorted(found))
         return f"partitions {', '.join(listed)}"
     return f"topics {', '.join(sorted(source.topics))}"
+
+
+def topics_text(names: Collection[str]) -> str:
+    """Topics in a sentence."""
+    return f"{'topic' if len(names) == 1 else 'topics'} {', '.join(names)}"
 
 
 def has_scheme(path: str) -> bool:

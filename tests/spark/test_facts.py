@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kafkad_etl.facts import has_one_writer, hidden, redaction, without_login
+from kafkad_etl.facts import has_one_writer, hidden, redaction, topics_text, without_login
 from tests.spark.model.jobs import loaded
 
 ICEBERG = "sink={type: iceberg, path: 's3a://lake', iceberg: {table: shop.orders, catalog: {type: TYPE, url: 'URL'}}}"
@@ -78,3 +78,7 @@ def test_files_are_hidden_by_the_names_that_spark_ignores(path: str, is_hidden: 
 def test_spark_shows_no_secrets(name: str, is_left_out: bool) -> None:
     assert bool(re.search(redaction("theirs$", ["spark.my.pin"]), name)) is is_left_out
     assert re.search(redaction("", ()), "anything") is None
+
+
+def test_one_topic_is_no_topics() -> None:
+    assert (topics_text(["a"]), topics_text(["a", "b"])) == ("topic a", "topics a, b")

@@ -12,6 +12,7 @@ from threading import Thread
 
 from kafkad_etl.cluster import topics
 from kafkad_etl.errors import text_of
+from kafkad_etl.facts import topics_text
 from kafkad_etl.messages import Batch
 from kctl.reach.session import Session
 
@@ -66,4 +67,4 @@ class Identities:
         except Exception as error:  # the next batch names them again
             if not self._warned:
                 self._warned = True
-                self._warn(f"the ids of topics {', '.join(names)} are not recorded yet: {text_of(error)}")
+                self._warn(f"the ids of {topics_text(names)} are not recorded yet: {text_of(error)}")

@@ -11,6 +11,7 @@ from kafkad.names import TopicPartition
 from kafkad_etl.cluster.clusters import servers
 from kafkad_etl.cluster.rights import grant
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import topics_text
 from kafkad_etl.job import Create, Source
 from kctl.errors import KctlError, code_name, did_you_mean
 
@@ -248,8 +249,7 @@ def unseen(names: Sequence[str]) -> str:
 
 
 def _quoted(names: Sequence[str]) -> str:
-    told = ", ".join(f'"{name}"' for name in names)
-    return f"topic{'s' * (len(names) > 1)} {told}"
+    return topics_text([f'"{name}"' for name in names])
 
 
 def _denied(session: Session, what: str, topics: Sequence[str], operation: int, key: str = "") -> EtlError:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kafkad_etl.checkpoint import checkpoints
 from kafkad_etl.checkpoint.checkpoints import Checkpoint, Record, Standing
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import without_login
+from kafkad_etl.facts import topics_text, without_login
 from kafkad_etl.job import Job
 from kafkad_etl.model.loading import MASK, masked
 from kafkad_etl.planning.planned import RunOptions
@@ -94,8 +94,8 @@ def _not_looked_at(checkpoint: Checkpoint) -> str:
 def _without_ids(names: Sequence[str]) -> str:
     """A run of an earlier version, or one that was killed, has not recorded them."""
     return (
-        f"topics {', '.join(names)}: their ids are recorded only now; if one was deleted and made again since it was "
-        "last read, what is below the checkpoint's offsets is left out"
+        f"{topics_text(names)}: no id was on record until now; if one was deleted and made again since it was last "
+        "read, what is below the checkpoint's offsets is left out"
     )
 
 

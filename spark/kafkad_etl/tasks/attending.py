@@ -24,7 +24,7 @@ from kafkad_etl.planning.planned import PlannedRun
 from kafkad_etl.process.announcing import Announcer, Notices
 from kafkad_etl.process.conducting import Conductor
 from kafkad_etl.reporting import Reporter
-from kafkad_etl.tasks.diagnosis import named
+from kafkad_etl.tasks.diagnosis import were
 from kctl.errors import KctlError
 
 if TYPE_CHECKING:
@@ -215,5 +215,5 @@ def _tell_lost(conductor: Conductor, gap: Gap) -> None:
 
 def _tell_gone(conductor: Conductor, absent: Mapping[str, topics.Absence]) -> None:
     hidden = [name for name, why in absent.items() if why == "hidden"]
-    text = topics.unseen(hidden) if hidden else f"{named(list(absent))} deleted while the job was running"
+    text = topics.unseen(hidden) if hidden else f"{were(absent)} deleted while the job was running"
     conductor.tell(Failed(kind="topic", text=text))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ from kafkad_etl.cluster import losses, starts, timestamps, topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.starts import Positions
 from kafkad_etl.errors import EtlError, EtlExit, exit_of
-from kafkad_etl.facts import dead_letter_topics
+from kafkad_etl.facts import dead_letter_topics, topics_text
 from kafkad_etl.messages import Failed
 from kafkad_etl.model.loading import Loaded
 from kafkad_etl.planning import writing
@@ -111,7 +111,7 @@ def _of_source(planned: PlannedRun, session: Session, state: State) -> EtlError 
     found = topics.find(session, list(ids))
     gone = [name for name, topic in found.items() if topic is None]
     if gone:
-        return EtlError(f"{named(gone)} deleted while the job was running", EtlExit.CLUSTER)
+        return EtlError(f"{were(gone)} deleted while the job was running", EtlExit.CLUSTER)
     there = {name: topic for name, topic in found.items() if topic is not None}
     again = checkpoints.recreated(ids, {name: topic.id for name, topic in there.items()})
     if again:
@@ -154,5 +154,6 @@ def _ids(planned: PlannedRun, state: State) -> dict[str, str]:
     return {name: known.get(name, "") for name in planned.topic_ids.keys() | state.spans.keys()}
 
 
-def named(names: list[str]) -> str:
-    return f"topic {names[0]} was" if len(names) == 1 else f"topics {', '.join(names)} were"
+def were(names: Collection[str]) -> str:
+    """The topics, and the verb of what befell them."""
+    return f"{topics_text(names)} {'was' if len(names) == 1 else 'were'}"

@@ -57,4 +57,4 @@ def test_who_does_not_answer_is_asked_again_after_the_next_batch(monkeypatch: py
     identities.close()
     assert len(asked) == 3
     assert learned == [{"a": "id of a"}]
-    assert warnings == ["the ids of topics a are not recorded yet: no broker answered"]
+    assert warnings == ["the ids of topic a are not recorded yet: no broker answered"]

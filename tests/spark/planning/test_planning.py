@@ -394,7 +394,9 @@ def test_a_topic_whose_id_no_run_has_recorded_may_be_another_one(cluster: Cluste
     spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 20, 1: 10}}])
     first.checkpoint.write_record(replace(first.record, topics={}))
     (warning,) = cluster.run().warnings
-    assert warning.startswith(f"topics {cluster.topic}: their ids are recorded only now; if one was deleted and made")
+    assert warning.startswith(
+        f"topic {cluster.topic}: no id was on record until now; if one was deleted and made again"
+    )
     assert cluster.run().warnings == ()
 
 

@@ -22,7 +22,7 @@ from kafkad_etl.driver.tasks.executors import Executors
 from kafkad_etl.driver.tasks.limits import enough, idle_since, limits_of
 from kafkad_etl.driver.tasks.progress import batch_of, recent, tasks_of
 from kafkad_etl.driver.terms import BatchId, Front, JobFailed, Renewing, Sink, Source, WriteLetters
-from kafkad_etl.facts import duration_ms, is_stateful
+from kafkad_etl.facts import duration_ms, is_stateful, topics_text
 from kafkad_etl.messages import EndReason, Failed, Plan, Query, Retrying, Warned
 
 POLL_SECONDS = 0.1
@@ -368,21 +368,17 @@ def _lacks(checkpoint: str, known: int, last: int | None) -> Failed:
     )
 
 
-def _named(topics: list[str]) -> str:
-    return f"topic {topics[0]}" if len(topics) == 1 else f"topics {', '.join(topics)}"
-
-
 def _written_without(planned: offset_log.Lacking) -> str:
     return (
-        f"batch {planned.batch} was planned and written without {_named(planned.missing)}, which the checkpoint has: "
-        "what is there is read from its start again"
+        f"batch {planned.batch} was planned and written without {topics_text(planned.missing)}, which the checkpoint "
+        "has: what is there is read from its start again"
     )
 
 
 def _sees_no_more(topics: list[str]) -> Failed:
     return Failed(
         kind="topic",
-        text=f"Spark does not see {_named(topics)} any more, which the checkpoint has: deleted, or not authorised",
+        text=f"Spark does not see {topics_text(topics)} any more, which the checkpoint has: deleted, or not authorised",
         hints=["nothing was written without it; the next run goes on where the checkpoint stands"],
         retriable=True,
     )
