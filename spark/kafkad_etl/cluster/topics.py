@@ -239,7 +239,7 @@ def hidden(session: Session, names: Sequence[str], operation: int = READ) -> Etl
 def lost_sight(session: Session, names: Sequence[str]) -> EtlError:
     """The error for topics of a checkpoint that may not be seen any more, if they are there."""
     error = _denied(session, unseen(names), names, READ)
-    hint = "of one that is gone, the next run says so then: --accept-data-loss goes on without it"
+    hint = "if it is gone, a run with that right says so; --accept-data-loss then goes on without it"
     return EtlError(error.what, EtlExit.CLUSTER, hints=(*error.hints, hint))
 
 
