@@ -25,11 +25,11 @@ class BatchRange(NamedTuple):
     planned_ms: int
 
 
-class Lacking(NamedTuple):
+class PlannedWithout(NamedTuple):
     """A batch that was planned without topics which the one before it had."""
 
     batch: int
-    missing: list[str]
+    topics: list[str]
 
 
 def offsets_of(text: str) -> Offsets:
@@ -73,7 +73,7 @@ def range_of(files: Files, checkpoint: str, batch: int) -> BatchRange:
     return BatchRange(before.end, this.end, before.watermark_ms, this.time_ms)
 
 
-def missing(batch: BatchRange, deleted: Iterable[str]) -> list[str]:
+def without(batch: BatchRange, deleted: Iterable[str]) -> list[str]:
     """Topics that a batch begins with and does not end with, but for those that were deleted: Spark did not see them
     when it planned the batch. Once it has left them out, it would read them again from their start."""
     return sorted(batch.start.keys() - batch.end.keys() - set(deleted))
@@ -86,19 +86,21 @@ def uncommitted(files: Files, checkpoint: str) -> int | None:
     return None if last is None or files.exists(join(checkpoint, f"commits/{last}")) else last
 
 
-def lacking(files: Files, checkpoint: str, deleted: Iterable[str]) -> Lacking | None:
-    """The batch that is planned and not committed, if it misses topics."""
+def planned_without(files: Files, checkpoint: str, deleted: Iterable[str]) -> PlannedWithout | None:
+    """The batch that is planned and not committed, if that is without topics."""
     last = uncommitted(files, checkpoint)
     if last is None:
         return None
-    found = missing(range_of(files, checkpoint, last), deleted)
-    return Lacking(last, found) if found else None
+    topics = without(range_of(files, checkpoint, last), deleted)
+    return PlannedWithout(last, topics) if topics else None
 
 
-def take_back(files: Files, checkpoint: str, lacking: Lacking, is_finished: Callable[[int, BatchRange], bool]) -> bool:
-    """Removes the plan of a batch that misses topics, so that Spark makes another. Returns False if it stays: the sink
-    has finished the batch, and takes no other records under its number."""
-    batch = lacking.batch
+def take_back(
+    files: Files, checkpoint: str, found: PlannedWithout, is_finished: Callable[[int, BatchRange], bool]
+) -> bool:
+    """Removes the plan of a batch that is without topics, so that Spark makes another. Returns False if it stays: the
+    sink has finished the batch, and takes no other records under its number."""
+    batch = found.batch
     if is_finished(batch, range_of(files, checkpoint, batch)):
         return False
     for name in (f".{batch}.crc", f"{batch}"):  # a plan can be read without its checksum

@@ -263,15 +263,15 @@ class _StreamRun(_Run):
     def _failure_of(self, error: BaseException) -> Failed:
         """Spark takes topics that it does not see for lost data."""
         failed = failure_of(error)
-        planned = self._planned_without_topics() if failed.kind == "data-loss" else None
-        return _sees_no_more(planned.missing) if planned and planned.batch != self._kept_plan else failed
+        planned = self._planned_without() if failed.kind == "data-loss" else None
+        return _sees_no_more(planned.topics) if planned and planned.batch != self._kept_plan else failed
 
-    def _planned_without_topics(self) -> offset_log.Lacking | None:
-        return offset_log.lacking(self._files, self._plan.checkpoint, self._deleted)
+    def _planned_without(self) -> offset_log.PlannedWithout | None:
+        return offset_log.planned_without(self._files, self._plan.checkpoint, self._deleted)
 
     def _take_plan_back(self) -> None:
         """Lets Spark plan a batch anew that was planned without topics, unless the sink has finished it."""
-        planned = self._planned_without_topics()
+        planned = self._planned_without()
         if planned and not offset_log.take_back(self._files, self._plan.checkpoint, planned, self._is_finished):
             self._kept_plan = planned.batch
             self._warn(_written_without(planned))
@@ -320,9 +320,9 @@ class _StreamRun(_Run):
             self._entered = number
             offsets = offset_log.range_of(self._files, self._plan.checkpoint, number)
             offset_log.sync(self._files, self._plan.checkpoint, number)
-            missing = offset_log.missing(offsets, self._deleted)
-            if missing and number != self._kept_plan:
-                raise JobFailed(_sees_no_more(missing))
+            without = offset_log.without(offsets, self._deleted)
+            if without and number != self._kept_plan:
+                raise JobFailed(_sees_no_more(without))
             outcome = self._process(rows, self._identified(number, offsets), offsets.late_before_ms)
             self._outcomes[number] = outcome
             self._rows += outcome.rows_read
@@ -368,9 +368,9 @@ def _lacks(checkpoint: str, known: int, last: int | None) -> Failed:
     )
 
 
-def _written_without(planned: offset_log.Lacking) -> str:
+def _written_without(planned: offset_log.PlannedWithout) -> str:
     return (
-        f"batch {planned.batch} was planned and written without {topics_text(planned.missing)}, which the checkpoint "
+        f"batch {planned.batch} was planned and written without {topics_text(planned.topics)}, which the checkpoint "
         "has: what is there is read from its start again"
     )
 

@@ -4,15 +4,15 @@ import pytest
 
 from kafkad_etl.driver.batches.offset_log import (
     BatchRange,
-    Lacking,
     PlannedBatch,
+    PlannedWithout,
     initial,
-    lacking,
-    missing,
     planned,
+    planned_without,
     range_of,
     sync,
     take_back,
+    without,
 )
 from tests.spark.driver.sinks.disk import Crash, Disk
 
@@ -56,28 +56,28 @@ def test_a_power_failure_in_a_batch_finds_its_plan_and_the_commit_before_it() ->
 
 def test_a_batch_misses_the_topics_that_it_begins_with_and_does_not_end_with() -> None:
     batch = BatchRange({"a": {0: 1}, "b": {0: 5}, "c": {0: 7}}, {"a": {0: 1}, "new": {0: 2}}, 0, 1)
-    assert missing(batch, []) == ["b", "c"]
-    assert missing(batch, ["c"]) == ["b"]
+    assert without(batch, []) == ["b", "c"]
+    assert without(batch, ["c"]) == ["b"]
 
 
-def test_only_the_plan_of_a_batch_that_misses_topics_and_is_not_committed_is_taken_back() -> None:
-    without = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":4,"conf":{}}\n{"refunds":{"0":3}}'
+def test_only_the_plan_of_a_batch_that_is_without_topics_and_not_committed_is_taken_back() -> None:
+    plan = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":4,"conf":{}}\n{"refunds":{"0":3}}'
     done, crc = b"v1\n{}", b"crc"
     whole = {"offsets/0": FIRST, "offsets/.0.crc": crc, "commits/0": done, "sources/0/0": BEGIN}
-    assert lacking(_disk(), "/cp", []) is None
-    assert lacking(_disk(**{**whole, "offsets/1": SECOND}), "/cp", []) is None
-    assert lacking(_disk(**{**whole, "offsets/1": without, "commits/1": done}), "/cp", []) is None
-    disk = _disk(**{**whole, "offsets/1": without, "offsets/.1.crc": crc})
-    assert lacking(disk, "/cp", ["orders"]) is None
-    assert lacking(disk, "/cp", []) == Lacking(1, ["orders"])
-    assert take_back(disk, "/cp", Lacking(1, ["orders"]), lambda number, offsets: False)
+    assert planned_without(_disk(), "/cp", []) is None
+    assert planned_without(_disk(**{**whole, "offsets/1": SECOND}), "/cp", []) is None
+    assert planned_without(_disk(**{**whole, "offsets/1": plan, "commits/1": done}), "/cp", []) is None
+    disk = _disk(**{**whole, "offsets/1": plan, "offsets/.1.crc": crc})
+    assert planned_without(disk, "/cp", ["orders"]) is None
+    assert planned_without(disk, "/cp", []) == PlannedWithout(1, ["orders"])
+    assert take_back(disk, "/cp", PlannedWithout(1, ["orders"]), lambda number, offsets: False)
     assert disk.files == _disk(**whole).files
-    assert lacking(_disk(offsets_0=without, sources_0_0=BEGIN), "/cp", []) == Lacking(0, ["orders"])
+    assert planned_without(_disk(offsets_0=plan, sources_0_0=BEGIN), "/cp", []) == PlannedWithout(0, ["orders"])
 
 
 def test_the_plan_of_a_batch_that_a_sink_has_finished_stays_wherever_a_run_was_killed() -> None:
-    without = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":4,"conf":{}}\n{"refunds":{"0":3}}'
-    whole = {"offsets/0": FIRST, "commits/0": b"v1\n{}", "offsets/1": without, "offsets/.1.crc": b"crc"}
+    plan = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":4,"conf":{}}\n{"refunds":{"0":3}}'
+    whole = {"offsets/0": FIRST, "commits/0": b"v1\n{}", "offsets/1": plan, "offsets/.1.crc": b"crc"}
     asked = []
 
     def is_finished(number: int, offsets: BatchRange) -> bool:
@@ -85,10 +85,10 @@ def test_the_plan_of_a_batch_that_a_sink_has_finished_stays_wherever_a_run_was_k
         return True
 
     disk = _disk(**whole)
-    assert not take_back(disk, "/cp", Lacking(1, ["orders"]), is_finished)
+    assert not take_back(disk, "/cp", PlannedWithout(1, ["orders"]), is_finished)
     assert disk.files == _disk(**whole).files
     assert asked == [(1, BatchRange({"orders": {0: 199, 1: 200}}, {"refunds": {0: 3}}, 0, 4))]
     disk.steps_left = 1
     with pytest.raises(Crash):
-        take_back(disk, "/cp", Lacking(1, ["orders"]), lambda number, offsets: False)
-    assert lacking(disk, "/cp", []) == Lacking(1, ["orders"]), "the sink is asked again"
+        take_back(disk, "/cp", PlannedWithout(1, ["orders"]), lambda number, offsets: False)
+    assert planned_without(disk, "/cp", []) == PlannedWithout(1, ["orders"]), "the sink is asked again"
