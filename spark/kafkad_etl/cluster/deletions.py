@@ -6,10 +6,9 @@ After each batch, a thread with its own connection asks where the logs start.
 from __future__ import annotations
 
 from collections.abc import Callable
-from queue import SimpleQueue
-from threading import Thread
 
 from kafkad_etl.cluster.losses import Gap, in_batch, left_out
+from kafkad_etl.cluster.queued import Queued
 from kafkad_etl.cluster.starts import as_positions
 from kafkad_etl.errors import text_of
 from kafkad_etl.job import Offsets
@@ -17,8 +16,6 @@ from kafkad_etl.messages import Batch
 from kctl.errors import KctlError
 from kctl.reach.offsets import EARLIEST, offsets_at
 from kctl.reach.session import Session
-
-CLOSE_SECONDS = 3.0
 
 
 class Deletions:
@@ -32,32 +29,24 @@ class Deletions:
         self._begin = as_positions(begin)
         self._lost = lost
         self._warn = warn
-        self._batches: SimpleQueue[Batch | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="deletions", daemon=True)
-        self._thread.start()
+        self._queued = Queued(session, "deletions", self._look)
 
     def offer(self, batch: Batch) -> None:
         """Queues a batch for checking; never blocks. A batch written by an earlier run says nothing about what was
         read."""
         if not batch.replayed:
-            self._batches.put(batch)
+            self._queued.put(batch)
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        self._batches.put(None)
-        self._thread.join(seconds)
-        if self._thread.is_alive():
+    def close(self) -> None:
+        if not self._queued.close():
             self._warn(
                 "no broker responded in time to tell whether records of the last batches were deleted before they "
                 "were read"
             )
 
-    def _work(self) -> None:
-        try:
-            while (batch := self._batches.get()) is not None:
-                for gap in self._of(batch):
-                    self._lost(gap)
-        finally:
-            self._session.close()
+    def _look(self, batch: Batch) -> None:
+        for gap in self._of(batch):
+            self._lost(gap)
 
     def _of(self, batch: Batch) -> list[Gap]:
         start, end = as_positions(batch.start), as_positions(batch.end)

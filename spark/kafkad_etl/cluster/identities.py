@@ -7,16 +7,13 @@ A thread with its own connection asks after the first batch that names a topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from queue import SimpleQueue
-from threading import Thread
 
 from kafkad_etl.cluster import topics
+from kafkad_etl.cluster.queued import Queued
 from kafkad_etl.errors import text_of
 from kafkad_etl.facts import topics_text
 from kafkad_etl.messages import Batch
 from kctl.reach.session import Session
-
-CLOSE_SECONDS = 3.0
 
 
 class Identities:
@@ -35,30 +32,21 @@ class Identities:
         self._learned = learned
         self._warn = warn
         self._warned = False
-        self._asked: SimpleQueue[frozenset[str] | None] = SimpleQueue()
-        self._thread = Thread(target=self._work, name="ids of topics", daemon=True)
-        self._thread.start()
+        self._queued = Queued(session, "ids of topics", self._learn)
 
     def offer(self, batch: Batch) -> None:
         """Queues the topics of a batch that are not known; never blocks."""
         if unknown := batch.end.keys() - self._known:
-            self._asked.put(frozenset(unknown))
+            self._queued.put(frozenset(unknown))
 
-    def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        self._asked.put(None)
-        self._thread.join(seconds)
-        if self._thread.is_alive():
+    def close(self) -> None:
+        if not self._queued.close():
             self._warn("no broker responded in time to tell the ids of topics that this run was the first to read")
 
-    def _work(self) -> None:
-        try:
-            while (names := self._asked.get()) is not None:
-                if unknown := sorted(names - self._known):
-                    self._learn(unknown)
-        finally:
-            self._session.close()
-
-    def _learn(self, names: list[str]) -> None:
+    def _learn(self, offered: frozenset[str]) -> None:
+        names = sorted(offered - self._known)
+        if not names:
+            return
         try:
             found = topics.find(self._session, names)
             ids = {name: topic.id for name, topic in found.items() if topic}
