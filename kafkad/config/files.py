@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkad.opening import open_at_once
 from kafkad.properties import parse_properties
 
 if TYPE_CHECKING:
@@ -39,18 +40,13 @@ _MOST_MB = 10
 def content_of(path: str) -> bytes:
     """What a file holds that a setting names, perhaps by a link: clients may change settings, so that it must not take
     long. Raises OSError, or ValueError for what could go on for ever, such as a pipe, and for more than 10 MB."""
-    with open(path, "rb", opener=_open_at_once) as file:
+    with open(path, "rb", opener=open_at_once) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError(f"{path} is no regular file")
         content = file.read((_MOST_MB << 20) + 1)
     if len(content) > _MOST_MB << 20:
         raise ValueError(f"{path} is larger than {_MOST_MB} MB")
     return content
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Where `open` would wait until somebody opens the other end of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_properties(path: str, content: str) -> list[Entry]:

@@ -6,6 +6,8 @@ import fcntl
 import os
 import struct
 
+from kafkad.opening import open_at_once
+
 LOCK = ".lock"
 
 _FLOCK = struct.Struct("hhqqi4x")
@@ -27,7 +29,7 @@ def holder(fd: int) -> int:
 def is_taken(directory: str) -> bool:
     """True if a broker is using the directory."""
     try:
-        fd = os.open(os.path.join(directory, LOCK), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = open_at_once(os.path.join(directory, LOCK), os.O_RDONLY)
     except OSError:
         return False
     try:

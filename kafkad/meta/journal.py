@@ -20,6 +20,7 @@ from struct import Struct
 from zlib import crc32
 
 from kafkad.linux import allocate
+from kafkad.opening import open_at_once
 
 MAGIC = b"kafkad metadata 1\n"
 _MARK = b"\xf0KdM"
@@ -175,7 +176,7 @@ class Journal:
 def read(path: str, replay: Callable[[bytes], None]) -> None:
     """`replay` of each frame of a journal that another process may have open: nothing is locked and nothing changed. A
     frame that is being written just now is left out."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    fd = open_at_once(path, os.O_RDONLY)
     try:
         content = _read_all(fd)
     finally:

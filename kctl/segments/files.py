@@ -16,6 +16,7 @@ from kafkad.log.batches import BadBatch, header_at, read_whole
 from kafkad.log.checkpoint import META_PROPERTIES
 from kafkad.log.files import Files, LogFile
 from kafkad.log.names import base_of, parse_name
+from kafkad.opening import open_at_once
 from kafkad.wire.records import BASE_OFFSET, HEADER_SIZE, LENGTH, PREFIX_SIZE, BatchHeader, Header, crc_matches
 from kctl.errors import Exit, KctlError
 
@@ -31,7 +32,7 @@ class RegularFiles(Files):
         *,
         dir_fd: int | None = None,
     ) -> int:
-        fd = os.open(path, flags | os.O_NONBLOCK, mode, dir_fd=dir_fd)
+        fd = open_at_once(path, flags, mode, dir_fd=dir_fd)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             raise OSError(errno.EINVAL, "is no regular file", path)

@@ -14,7 +14,9 @@ from kctl.errors import Exit, KctlError
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """The file, for reading. KctlError for what might never begin or end, as a named pipe that nobody writes to."""
-    with open(path, "rb", opener=_open_at_once) as stream:
+    from kafkad.opening import open_at_once
+
+    with open(path, "rb", opener=open_at_once) as stream:
         status = os.fstat(stream.fileno())
         ends = stat.S_ISREG(status.st_mode) or os.path.samestat(status, os.stat(os.devnull))
         if not ends and not _is_handed_over(path):
@@ -22,11 +24,6 @@ def opened(path: str) -> Iterator[BinaryIO]:
             raise KctlError(f"{path} is no regular file", exit_code=Exit.USAGE, hints=hints)
         os.set_blocking(stream.fileno(), True)
         yield stream
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Where `open` would wait until somebody opens the other end of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _is_handed_over(path: str) -> bool:
