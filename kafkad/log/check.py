@@ -51,12 +51,8 @@ class Checked(NamedTuple):
     end: int
 
 
-def check(directory: str) -> list[Problem]:
-    """Everything that is wrong with one partition."""
-    return examine(directory, Files()).problems
-
-
 def examine(directory: str, files: Files) -> Checked:
+    """Everything that is wrong with one partition."""
     return _Check(directory, files).run()
 
 

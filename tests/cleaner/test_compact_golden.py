@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.log.check import check
 from kafkad.log.compaction import LastOfProducer
 from kafkad.log.txnindex import decode
 from kafkad.wire.records import BatchHeader
 from tests.cleaner.compacting import DAY_MS, NOW_MS, Batch, Partition
+from tests.log.consistency import check
 from tests.wire.dump import LOGS
 
 LAST_OF_PRODUCER = {"compact-tx-0": {9: LastOfProducer(235, 0)}}

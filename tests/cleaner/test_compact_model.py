@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from kafkad.cleaner.keymap import ENTRY_SIZE
-from kafkad.log.check import check
 from kafkad.log.compaction import LastOfProducer
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import Record, build_batch
 from tests.cleaner.compacting import NOW_MS, Partition
+from tests.log.consistency import check
 
 KEYS = [None, b"", b"a", b"b", b"key", b"k" * 70, b"l" * 9000]
 RETENTION_MS = 1000

@@ -14,11 +14,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafkad.log.check import check
 from tests.broker import KafkadProcess
 from tests.clients.conftest import Broker
 from tests.clients.test_data_directories import read
 from tests.clients.test_dump_log import COMPLAINTS, dump
+from tests.log.consistency import check
 from tests.oracle.adoption import AdoptingKafka
 from tests.oracle.kafka import VERSIONS, Kafka, missing, tool
 

@@ -11,11 +11,11 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as PythonTopicPartition
 
-from kafkad.log.check import check
 from kafkad.wire.frames import RequestHeader, encode_request
 from kafkad.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkad.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker import KafkadProcess, RawClient
+from tests.log.consistency import check
 from tests.log.lies import COUNT, TOPICS, Lie, key, lies
 from tests.log.produced import TOPICS as SETTINGS
 from tests.log.test_lies import allowed

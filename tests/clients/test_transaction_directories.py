@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import pytest
 
-from kafkad.log.check import check
 from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, home_partition
 from kafkad.txn.records import decode, encode
 from kafkad.txn.transaction import LAST_CLIENT_EPOCH, PREPARED, Transaction
@@ -25,6 +24,7 @@ from kafkad.wire.records import Record, build_batch, iter_batches, iter_records
 from tests.broker import KafkadProcess
 from tests.clients.conftest import Broker
 from tests.crash.deaths import DeadlyKafkad, Death
+from tests.log.consistency import check
 from tests.oracle.adoption import AdoptingKafka, properties
 from tests.oracle.kafka import Kafka, missing
 from tests.txn.producer import RawProducer

@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafkad.log.check import check
 from kafkad.wire.records import Record, iter_batches, iter_records
 from tests.broker import KafkadProcess
 from tests.crash.writers import RawWriter
+from tests.log.consistency import check
 
 TOPIC = "compacted"
 KILLS = [pytest.param(10, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.long)]

@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple, get_args
 
 import pytest
 
-from kafkad.log.check import check
 from kafkad.txn.records import decode
 from kafkad.txn.transaction import Transaction
 from kafkad.wire.records import BatchHeader, RecordsError, iter_batches, iter_records
 from tests.crash.deaths import DeadlyKafkad, Death, When
+from tests.log.consistency import check
 from tests.txn.producer import RawProducer, Refused, expect_done
 from tests.txn.raw import Raw, Tp
 

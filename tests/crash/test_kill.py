@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafkad.log.check import check
 from tests.broker import KafkadProcess
 from tests.crash.writers import IdempotentWriter, RawWriter, Reader
+from tests.log.consistency import check
 
 KILLS = [pytest.param(20, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)]
 CHECK_EVERY = 10

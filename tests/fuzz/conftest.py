@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafkad.log.check import check
 from kafkad.log.checkpoint import META_PROPERTIES
 from kafkad.wire.messages.describe_groups import DescribeGroupsRequest
 from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkad.wire.messages.list_groups import ListGroupsRequest
 from tests.fuzz.running import RunningBroker, framed, request, sentinel
+from tests.log.consistency import check
 
 KAFKAS_LOGS = Path(__file__).parent.parent / "golden" / "logs" / "main"
 

@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 import pytest
 
 from kafkad.config import LogConfig
-from kafkad.log.check import check
 from kafkad.log.log import Log
 from kafkad.log.record_search import look_through
 from kafkad.log.time_search import Search
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record, build_batch, iter_batches, iter_records, read_header
 from tests.fakes import FakeClock, FaultyFiles, read_slice
+from tests.log.consistency import check
 
 T = TypeVar("T")
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 import pytest
 
 from kafkad.errors import StorageError
-from kafkad.log.check import check
 from kafkad.log.files import may_pass
 from kafkad.log.indexed import Hole
 from kafkad.log.log import Log
@@ -17,6 +16,7 @@ from kafkad.log.segment import Segment
 from kafkad.log.truncation import truncate_to
 from kafkad.turns import at_once
 from tests.log.conftest import Home, append, batch, fill, flip_a_bit, path_of, records
+from tests.log.consistency import check
 
 
 def mend(log: Log, segment: Segment, hole: Hole, records: bytes) -> bool | None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.check import check
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.durability import SEGMENTS_AT_ONCE
 from kafkad.log.log import Log
@@ -18,6 +17,7 @@ from kafkad.log.truncation import read_ahead, truncate_to
 from kafkad.turns import Pieces, at_once
 from kafkad.wire.records import iter_batches
 from tests.log.conftest import Home, append, batch, fetch, path_of, pieces_of, records, remove_doomed, searched
+from tests.log.consistency import check
 
 
 def fill(log: Log, count: int, *, size: int = 200, timestamp: int = 1000) -> None:

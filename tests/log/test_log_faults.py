@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.check import check
 from kafkad.log.deletion import delete_old_segments, outlives_retention
 from kafkad.log.files import LogFile, may_pass
 from kafkad.log.mending import verify_batch
 from kafkad.log.time_search import offset_for_timestamp
 from tests.log.conftest import Home, append, batch, fill, flip_a_bit, path_of, records, searched
+from tests.log.consistency import check
 
 
 @pytest.mark.parametrize("fault", ["error", "torn", "short"])

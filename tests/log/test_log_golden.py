@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.check import check
 from kafkad.log.files import Files
 from kafkad.log.indexed import INDEX, TIME_INDEX
 from kafkad.log.log import Log
@@ -23,6 +22,7 @@ from kafkad.names import TopicPartition
 from kafkad.wire.records import iter_batches
 from tests.fakes import FakeClock, FaultyFiles
 from tests.log.conftest import SMALL, records, searched
+from tests.log.consistency import check
 from tests.wire.dump import DIRECTORIES, LOGS
 
 PARTITIONS = sorted(path for name in DIRECTORIES for path in (LOGS / name).glob("*-[0-9]"))

@@ -16,7 +16,6 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import checkpoint
 from kafkad.log import manager as manager_module
-from kafkad.log.check import check
 from kafkad.log.files import Files, disk_errors, may_pass
 from kafkad.log.loading import DuplicatePartitionError, LoadingProgress, LoadingStopped
 from kafkad.log.log import Log
@@ -30,6 +29,7 @@ from tests.fakes import FakeClock, FaultyFiles, no_more_threads
 from tests.full_disk import no_room
 from tests.log.conftest import GOLDEN, batch
 from tests.log.conftest import append as append_one
+from tests.log.consistency import check
 from tests.log.managers import CONFIG, T0, TOPIC_ID, append, config_for, forget_predecessors, started
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.check import check
 from kafkad.log.checkpoint import RECOVERY_POINTS
 from kafkad.log.describe import describe
 from kafkad.log.files import may_pass
@@ -26,6 +25,7 @@ from kafkad.names import TopicPartition
 from kafkad.turns import at_once
 from kafkad.wire.control import ControlRecord, build_marker
 from tests.log.conftest import append, batch, pieces_of, records
+from tests.log.consistency import check
 from tests.log.managers import CONFIG, T0, TOPIC_ID
 from tests.log.moving import (
     BadDisk,

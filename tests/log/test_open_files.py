@@ -10,13 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from kafkad.config import LogConfig
-from kafkad.log.check import check as check_directory
 from kafkad.log.log import Log
 from kafkad.log.open_files import LimitedFiles
 from kafkad.log.segment import Segment
 from kafkad.log.time_search import offset_for_timestamp
 from kafkad.names import TopicPartition
 from tests.log.conftest import append, batch, records, searched
+from tests.log.consistency import check as check_directory
 from tests.log.managers import TOPIC_ID, started
 
 LIMIT = 64

@@ -13,7 +13,6 @@ import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import KafkaError, StorageError
-from kafkad.log.check import check
 from kafkad.log.cleaning import put_in_place
 from kafkad.log.compaction import Replacement
 from kafkad.log.files import Files
@@ -28,6 +27,7 @@ from kafkad.wire.records import Record, build_batch
 from tests.cleaner.cleaner import clean, write_cleaned
 from tests.fakes import Died, FakeClock, MortalFiles
 from tests.log.conftest import Home, append, fetch, records, remove_doomed, searched
+from tests.log.consistency import check
 
 KEYS = 5
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=100, cleanup_policy=frozenset({"compact"}))

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.batches import header_at
-from kafkad.log.check import check
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files
 from kafkad.log.log import Log
@@ -28,6 +27,7 @@ from kafkad.timers import Timers
 from kafkad.wire.records import MAGIC_AT, Record, build_batch
 from tests.fakes import FakeClock, HeldDisk
 from tests.log.conftest import pieces_of
+from tests.log.consistency import check
 
 TP = TopicPartition("t", 0)
 FOLLOWER = Role(leader=2, leader_epoch=4, partition_epoch=0, isr=(1, 2), replicas=(1, 2))

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from kafkad.config import LogConfig
 from kafkad.errors import KafkaError
-from kafkad.log.check import check
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
@@ -33,6 +32,7 @@ from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch, iter_batches, iter_records
 from tests.fakes import FakeClock, HeldDisk
+from tests.log.consistency import check
 
 TP = TopicPartition("t", 0)
 BROKERS = (1, 2, 3)

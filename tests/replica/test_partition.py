@@ -15,7 +15,6 @@ import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.check import check
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
@@ -29,6 +28,7 @@ from kafkad.replica.waits import FetchWait, Waits
 from kafkad.timers import Timers
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.fakes import FakeClock, HeldDisk
+from tests.log.consistency import check
 
 ME = 1
 LEADER = Role(leader=ME, leader_epoch=4, partition_epoch=0, isr=(ME,), replicas=(ME,))

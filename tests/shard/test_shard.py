@@ -13,7 +13,6 @@ import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.check import check
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
 from kafkad.names import TopicPartition
@@ -29,6 +28,7 @@ from kafkad.wire import compression
 from kafkad.wire.compression import Codec
 from kafkad.wire.records import iter_batches, iter_records
 from tests.fakes import FakeClock, FaultyFiles, HeldDisk
+from tests.log.consistency import check
 from tests.shard.pairs import Pair, Pairs
 
 ME, OTHER = 1, 2
