@@ -33,6 +33,8 @@ from kafkad.refusals import failure
 
 _CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS, DAMAGED_OFFSETS)
 _ROOM = 1 << 20
+_NOT_OURS = (errno.ENOTDIR, errno.ENOENT, errno.ELOOP, errno.EACCES, errno.EPERM)
+"""A file, a link that leads nowhere, another user's directory."""
 _ROOM_PROBE = ".kafkad_room_probe"
 
 
@@ -42,6 +44,13 @@ class DirectoryLockedError(Exception):
 
 class ForeignDirectoryError(Exception):
     """The directory belongs to another cluster or another broker, or to a Kafka in KRaft mode."""
+
+
+class NameTakenError(KafkaError):
+    """Something that is no replica has the name that a replica's directory is to have. No fault of the disk."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class FoundPartition(NamedTuple):
@@ -285,8 +294,8 @@ class LogDirectory:
 
     @contextlib.contextmanager
     def making(self, path: str, topic_partition: TopicPartition, topic_id: bytes) -> Iterator[None]:
-        """Make the directory of a partition, and have its log opened inside. StorageError; another KafkaError where
-        there is one of that name already, which is no fault of the disk.
+        """Make the directory of a partition, and have its log opened inside. StorageError; NameTakenError where
+        there is something of that name already.
 
         What a full disk leaves half made goes again. A file descriptor is kept for that: without one, the disk does
         not say what is in there. Refused, for now, if checkpoints there have a predecessor of its name, which is to be
@@ -313,18 +322,29 @@ class LogDirectory:
             raise
 
     def _make_empty(self, path: str) -> None:
-        """Takes over what an earlier try left half made. KafkaError if it holds more."""
+        """NameTakenError."""
         try:
             self._files.mkdir(path)
         except FileExistsError:
-            names = self._files.listdir(path)
-            has_directories = len(self._files.list_files(path)) < len(names)
-            if has_directories or not all(self._is_of_new_log(path, name) for name in names):
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"{path} is there already and not empty, while this broker has no such partition: move it away",
-                ) from None
-            self._empty(path, names)
+            try:
+                self._take_over(path)
+            except OSError as error:
+                if error.errno not in _NOT_OURS:
+                    raise
+                why = failure(f"{path} is there already and cannot be used for a partition", error, self.path)
+                raise NameTakenError(f"{why}: move it away") from None
+
+    def _take_over(self, path: str) -> None:
+        """What an earlier try left half made. NameTakenError if it holds more."""
+        names = self._files.listdir(path)
+        has_directories = len(self._files.list_files(path)) < len(names)
+        if has_directories or not all(self._is_of_new_log(path, name) for name in names):
+            raise NameTakenError(
+                f"{path} is there already and not empty, while this broker has no such partition: move it away"
+            )
+        self._empty(path, names)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     def _is_of_new_log(self, path: str, name: str) -> bool:
         """True of a file that a log without records has."""

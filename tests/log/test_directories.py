@@ -14,7 +14,7 @@ import pytest
 
 from kafkad.errors import KafkaError, StorageError
 from kafkad.log.describe import describe
-from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
+from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError, NameTakenError
 from kafkad.log.files import Files
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.names import TopicPartition
@@ -274,6 +274,46 @@ def test_a_partition_is_not_made_where_a_directory_is(tmp_path: Path) -> None:
     there = tmp_path / "t-0" / "00000000000000000007.snapshot"
     there.mkdir(parents=True)
     with pytest.raises(KafkaError, match="move it away"):
+        manager.create(T0, TOPIC_ID, CONFIG)
+    assert manager.directories[0].failure is None
+    manager.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "dangling link", "link to itself"])
+def test_what_is_no_directory_is_in_the_way_of_its_partition_alone(tmp_path: Path, kind: str) -> None:
+    manager = started(tmp_path)
+    there = tmp_path / "t-0"
+    if kind == "file":
+        there.touch()
+    else:
+        there.symlink_to(there if kind == "link to itself" else tmp_path / "nowhere")
+    with pytest.raises(NameTakenError, match=f"{there} is there already and cannot be used .*: move it away"):
+        manager.create(T0, TOPIC_ID, CONFIG)
+    assert manager.directories[0].failure is None
+    assert os.path.lexists(there)
+    there.unlink()
+    append(manager.create(T0, TOPIC_ID, CONFIG))
+    manager.close()
+
+
+@pytest.mark.parametrize("mode", [os.R_OK, os.W_OK | os.X_OK], ids=["read", "write"])
+def test_a_directory_of_another_user_is_in_the_way_of_its_partition_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    manager = started(tmp_path)
+    there = tmp_path / "t-0"
+    there.mkdir()
+    access, list_directory = os.access, manager.files.listdir
+
+    def listdir(path: str) -> list[str]:
+        if mode == os.R_OK and path == str(there):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return list_directory(path)
+
+    monkeypatch.setattr(manager.files, "listdir", listdir)
+    monkeypatch.setattr(os, "access", lambda path, asked: not asked & mode and access(path, asked))
+    monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    with pytest.raises(NameTakenError, match=f"{there} is .*: Permission denied .*{there} belongs to .*: move it away"):
         manager.create(T0, TOPIC_ID, CONFIG)
     assert manager.directories[0].failure is None
     manager.close()
