@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kafkad.cluster.absent import AbsentBrokers
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.directories import LogDirectory
+from kafkad.log.directories import LogDirectory, NameTakenError
 from kafkad.log.files import lacks_open_files, lacks_room, may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
@@ -48,6 +49,15 @@ _CHANGED_AT_ONCE = 500
 _LOOKED_AT_A_TURN = 200
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
 """StopReplica says -2 when the topic is deleted, -1 when the controller does not know."""
+
+
+class _Refused(NamedTuple):
+    """What it takes to make a replica that could not be made for now."""
+
+    topic_id: bytes
+    is_new: bool
+    taken: str = ""
+    """What has its name and is to be moved away, as the log was told."""
 
 
 class ReplicaManager:
@@ -92,9 +102,9 @@ class ReplicaManager:
         self.giving_way: Set[tuple[TopicPartition, int]] = frozenset()
         """What is led here with a damaged log and is to be led elsewhere, with the leader epoch (`mending`)."""
         self._full_disks = FullDisks(parts.broker_id, parts.metadata)
-        self._refused_for_now: dict[TopicPartition, tuple[bytes, bool]] = {}
-        """What a disk did not allow, for it is full or slow, or no more files can be opened: topic id, and whether it
-        is new. Offline for the controller."""
+        self._refused_for_now: dict[TopicPartition, _Refused] = {}
+        """What a disk did not allow, for it is full or slow, or no more files can be opened; and what waits for
+        somebody to move away what has its name. Offline for the controller."""
         self.on_topics_deleted: list[Callable[[list[str]], None]] = []
         """Called with topics that the cluster has no more."""
         self.on_topic_changed: list[Callable[[str], None]] = []
@@ -257,7 +267,7 @@ class ReplicaManager:
                 partition = here.get(state.partition_index)
                 is_elsewhere = self.broker_id not in state.replicas
                 waiting = self._refused_for_now.get(tp)
-                if waiting is not None and (is_elsewhere or is_another_topic(waiting[0], topic.topic_id)):
+                if waiting is not None and (is_elsewhere or is_another_topic(waiting.topic_id, topic.topic_id)):
                     del self._refused_for_now[tp]
                 if partition is None:
                     continue
@@ -355,7 +365,10 @@ class ReplicaManager:
         except StorageError as error:
             self.directory_failed(error)
             if known is None and may_pass(error):
-                self._refused_for_now[tp] = topic.topic_id, state.is_new
+                self._refused_for_now[tp] = _Refused(topic.topic_id, state.is_new)
+            return error.code
+        except NameTakenError as error:
+            self._wait_for_name(tp, _Refused(topic.topic_id, state.is_new, str(error)))
             return error.code
         except KafkaError as error:
             log.error("cannot become leader or follower of %s: %s", tp, error)
@@ -396,31 +409,40 @@ class ReplicaManager:
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
         return partition
 
+    def _wait_for_name(self, tp: TopicPartition, refused: _Refused) -> None:
+        before = self._refused_for_now.get(tp)
+        if before is None or before.taken != refused.taken:
+            log.error("cannot make a replica of %s: %s; it is made once that is gone", tp, refused.taken)
+        self._refused_for_now[tp] = refused
+
     async def forget_their_predecessors(self) -> None:
         """Those of what was refused, so that `make_what_was_refused` can make it."""
         async with self._one_request:
             await self._forget_predecessors(self._refused_for_now)
 
     def make_what_was_refused(self) -> Iterator[TopicPartition]:
-        """Try again to make replicas that a disk did not allow, and have those back that have left their ISRs for want
+        """Try again to make replicas that were refused, and have those back that have left their ISRs for want
         of room; the controller then asks about them."""
         made = []
         for tp in list(self._refused_for_now):
             try:
-                if tp in self._refused_for_now and self.find(*tp) is None:
-                    self._open(tp, *self._refused_for_now[tp])
+                refused = self._refused_for_now.get(tp)
+                if refused is not None and self.find(*tp) is None:
+                    self._open(tp, refused.topic_id, refused.is_new)
                     made.append(tp)
                 self._refused_for_now.pop(tp, None)
             except StorageError as error:
                 self.directory_failed(error)
                 if (lacks_room(error) or lacks_open_files(error)) and self.logs.preferred(tp) is None:
                     break  # the others would lack it too
+            except NameTakenError as error:
+                self._wait_for_name(tp, self._refused_for_now[tp]._replace(taken=str(error)))
             except KafkaError as error:
-                log.error("cannot make a replica of %s, which a disk refused before: %s", tp, error)
+                log.error("cannot make a replica of %s, which was refused before: %s", tp, error)
                 del self._refused_for_now[tp]
             yield tp
         if made:
-            log.info("created %d partitions that a disk refused before", len(made))
+            log.info("created %d partitions that were refused before", len(made))
         if self._full_disks.come_back(self.logs.has_room) or made:
             self.ask_for_leader_and_isr()
 
