@@ -207,6 +207,23 @@ def test_stops_cleanly(tmp_path: Path, number: int) -> None:
         again.client.close()
 
 
+def test_a_broker_whose_last_directory_fails_ends_at_once_and_says_why_once(tmp_path: Path) -> None:
+    """Its controller was to be told of all partitions that nobody could make any more, and asked without end."""
+    data = tmp_path / "data"
+    topic = {"name": "t", "num_partitions": 3, "replication_factor": 1, "assignments": [], "configs": []}
+    with KafkadProcess(tmp_path, {"kafkad.metadata.dir": str(tmp_path / "store")}) as kafkad:
+        asker = Asker(kafkad.port)
+        shutil.rmtree(data)
+        asker.ask("CreateTopics", 4, {"topics": [topic], "timeout_ms": 30_000})
+        asker.client.close()
+        assert kafkad.process is not None
+        assert kafkad.process.wait(SECONDS) == 1
+    assert kafkad.log.count("no log directory can be used") == 1
+    assert "Traceback" not in kafkad.log
+    assert "stopped cleanly" not in kafkad.log
+    assert f"without what is offline: {data}\n" in kafkad.log
+
+
 LATEST = {"name": "kept", "partitions": [{"partition_index": 0, "timestamp": -1}]}
 
 

@@ -365,7 +365,7 @@ class Daemon:
         self._lifecycle.enter(BrokerState.RECOVERY, doing)
 
     def _health(self) -> Condition:
-        offline = [directory.path for directory in self._logs.directories if directory.failure is not None]
+        offline = self._offline()
         if offline:
             return Condition(False, f"log directories are offline: {', '.join(offline)}")
         health = self._lifecycle.health()
@@ -373,6 +373,9 @@ class Daemon:
         problem = None if self._store is None else self._store.problem
         open_to_all = [f"{EXPOSED}{why}" for why in exposed(self._settings.config)]
         return Condition(health.good, "\n".join([health.text, *damaged, *([problem] if problem else []), *open_to_all]))
+
+    def _offline(self) -> list[str]:
+        return [directory.path for directory in self._logs.directories if directory.failure is not None]
 
     def _announce(self, parts: Parts, store: MetadataStore) -> None:
         for why in exposed(self._settings.config):
@@ -513,7 +516,11 @@ class Daemon:
         await parts.stop()
         await store.close()
         self._threads.end()
-        log.info("stopped cleanly in %.2f s", monotonic() - begun)
+        took_s, offline = monotonic() - begun, self._offline()
+        if offline:
+            log.info("stopped in %.2f s, without what is offline: %s", took_s, ", ".join(offline))
+        else:
+            log.info("stopped cleanly in %.2f s", took_s)
 
     async def _ask_for_time(self) -> None:
         """While others are waited for. That ends by itself, but perhaps later than systemd waits for a whole stop, and

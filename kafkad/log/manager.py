@@ -293,13 +293,14 @@ class LogManager:
         return None if target is None else target.futures[topic_partition]
 
     def fail(self, error: StorageError) -> None:
-        """A disk said no: its directory goes offline unless it `may_pass`. NoLogDirectoryError when it was the last."""
+        """A disk said no: its directory goes offline unless it `may_pass`. NoLogDirectoryError when it was the last
+        and was not offline yet."""
         if may_pass(error):
             return
         for directory in self.live:
             if directory.path == error.directory:
                 self._take_offline(directory, str(error))
-        self._need_one()
+                self._need_one()
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
@@ -420,7 +421,7 @@ class LogManager:
         ]
 
     def _places_for(self, topic_partition: TopicPartition, wanted: str | None, is_new: bool) -> list[LogDirectory]:
-        """The log directories for a partition: at least one, the best first."""
+        """The log directories for a partition: at least one, the best first. KafkaError, StorageError."""
         broken = self.broken.get(topic_partition)
         if broken is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{broken.path} cannot be opened: {broken.reason}")
@@ -429,7 +430,8 @@ class LogManager:
         wanted = wanted or self.preferred(topic_partition)
         if wanted is not None:
             return [self.live_directory(wanted)]
-        self._need_one()
+        if not self.live:
+            raise StorageError(self.directories[0].path, f"no log directory is left for {topic_partition}")
         return sorted(self.live, key=lambda directory: len(directory.logs) + len(directory.futures))
 
     def prefer(self, topic_partition: TopicPartition, path: str) -> None:

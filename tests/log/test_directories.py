@@ -103,6 +103,18 @@ def test_an_unusable_directory_is_left_out_and_none_at_all_is_the_end(tmp_path: 
         LogManager([str(tmp_path / "file")], Files(), FakeClock()).lock()
 
 
+def test_the_last_directory_fails_once_and_then_refuses_each_partition(disks: tuple[Path, Path]) -> None:
+    manager = started(*disks)
+    first, last = (StorageError(str(disk), f"{disk} is gone") for disk in disks)
+    manager.fail(first)
+    with pytest.raises(NoLogDirectoryError, match=f"{disks[0]} is gone; {disks[1]} is gone"):
+        manager.fail(last)
+    manager.fail(first)
+    with pytest.raises(StorageError, match="no log directory is left for t-0") as refused:
+        manager.create(T0, TOPIC_ID, CONFIG)
+    manager.fail(refused.value)
+
+
 def test_a_broken_checkpoint_takes_its_directory_offline_and_is_left_alone(disks: tuple[Path, Path]) -> None:
     started(*disks).close()
     broken = disks[0] / "log-start-offset-checkpoint"
