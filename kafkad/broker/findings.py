@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 def tell_of_mended(logs: LogManager) -> None:
     if logs.mended:
         log.warning(
-            "a crash had left %d partitions without a topic id; it was taken from the metadata store and written to %s",
+            "%d partitions had no topic id that can be read, as Kafkas before 2.8, crashes and copies by hand may "
+            "leave them; it was taken from the metadata store and written to %s",
             len(logs.mended),
             some(logs.mended),
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.broker.adoption_guard import refuse_partial_adoption
-from kafkad.broker.findings import tell_of_foreign, tell_of_kraft
+from kafkad.broker.findings import tell_of_foreign, tell_of_kraft, tell_of_mended
 from kafkad.broker.identity import StartError, claim_directories
 from kafkad.broker.stored_topics import StoredTopics
 from kafkad.broker.takeover import pass_over_known_producers, take_over
@@ -361,7 +361,9 @@ def test_what_a_migration_to_kraft_that_was_rolled_back_has_left_is_left_alone_a
     assert told.endswith(f": {kraft}")
 
 
-def test_a_partition_that_the_store_does_not_know_is_given_no_topic_id(tmp_path: Path) -> None:
+def test_a_partition_that_the_store_does_not_know_is_given_no_topic_id(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """It may be of another topic of that name, or of none."""
     store = new_store()
     adopted_before(store, (A0, A))
@@ -370,6 +372,10 @@ def test_a_partition_that_the_store_does_not_know_is_given_no_topic_id(tmp_path:
         (tmp_path / name / SEGMENT).touch()
     with logs_in(tmp_path, id_of=asyncio.run(StoredTopics.read(store)).id_of) as logs:
         assert logs.mended == [f"{tmp_path}/a-0/partition.metadata"]
+        tell_of_mended(logs)
+    [told] = caplog.messages
+    assert told.startswith("1 partitions had no topic id that can be read, as Kafkas before 2.8, crashes and ")
+    assert told.endswith(f"written to {tmp_path}/a-0/partition.metadata")
     assert not (tmp_path / "a-20241130" / "partition.metadata").exists()
 
 
