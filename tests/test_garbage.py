@@ -22,16 +22,33 @@ def nothing_frozen() -> Iterator[None]:
     gc.freeze()
 
 
+MILLION = 1_000_000
+MINUTE_S = 60.0
+
+
 class Collections:
-    def __init__(self) -> None:
+    def __init__(self, millions: float = 2) -> None:
+        """Of a process with so many blocks at its start."""
         self.now = 0.0
-        self.blocks = 1_000
-        self.callback = ShortCollections(lambda: self.now, lambda: self.blocks)
+        self.worked = 0.0
+        self.blocks = int(millions * MILLION)
+        self.callback = ShortCollections(lambda: self.now, lambda: self.worked, lambda: self.blocks)
 
     def collect(self, of: dict[str, int], seconds: float) -> None:
         self.callback("start", of)
-        self.now += seconds
+        self.worked += seconds
         self.callback("stop", of)
+
+    def long(self, blocks: float) -> None:
+        """A long collection with so many blocks."""
+        self.blocks = int(blocks)
+        self.collect(OLDEST, 0.02)
+
+    def a_minute_with(self, blocks: float) -> None:
+        """Also the minute before may have had fewer."""
+        for _ in range(2):
+            self.now += MINUTE_S
+            self.long(blocks)
 
 
 def test_what_a_long_collection_has_looked_through_is_in_no_later_one() -> None:
@@ -53,38 +70,51 @@ def is_complete(collections: Collections) -> bool:
     return gc.get_freeze_count() == 0
 
 
-def test_a_collection_is_complete_when_the_memory_has_doubled_since_the_last_one() -> None:
+def test_a_collection_is_complete_when_the_memory_was_doubled_for_a_minute_since_the_last_one() -> None:
     collections = Collections()
     gc.freeze()
     seen = []
-    for blocks in (1_900, 2_100, 3_000, 5_900, 6_100, 1_000, 2_500):
+    for millions in (3.9, 4.1, 7.9, 8.3, 1.0, 2.5):
+        collections.a_minute_with(millions * MILLION)
         seen.append(is_complete(collections))
-        collections.now += 0.02
-        collections.blocks = blocks
         collections.callback("stop", OLDEST)
-    assert seen == [False, False, True, False, False, True, False]
+    assert seen == [False, True, False, True, False, False]
+
+
+def test_memory_that_is_given_back_within_a_minute_is_no_reason_for_a_complete_one() -> None:
+    collections = Collections()
+    for _ in range(100):
+        collections.now += MINUTE_S / 3
+        collections.long(9 * MILLION)
+        assert not is_complete(collections)
+        collections.long(2.5 * MILLION)
+        assert not is_complete(collections)
+
+
+def test_little_memory_may_double_without_a_complete_one() -> None:
+    collections = Collections(millions=0.05)
+    collections.a_minute_with(1.04 * MILLION)
+    assert not is_complete(collections)
+    collections.a_minute_with(1.06 * MILLION)
+    assert is_complete(collections)
 
 
 def test_what_a_complete_collection_has_looked_through_is_in_no_later_one_if_it_was_long() -> None:
     for seconds in (0.001, 0.02):
         collections = Collections()
-        collections.collect(OLDEST, 0.02)
-        collections.blocks = 2_100
-        collections.collect(OLDEST, 0.02)
+        collections.a_minute_with(4.1 * MILLION)
         collections.collect(OLDEST, seconds)
         assert (gc.get_freeze_count() > 0) == (seconds > 0.005)
 
 
 def test_memory_that_work_has_taken_for_what_stays_is_no_reason_for_a_complete_one() -> None:
     collections = Collections()
-    collections.blocks = 5_000
-    collections.callback.made(before=2_000)
-    collections.callback.made(before=1_000)
-    collections.blocks = 9_900
-    collections.collect(OLDEST, 0.02)
+    collections.blocks = 5 * MILLION
+    collections.callback.made(before=3 * MILLION)
+    collections.callback.made(before=2 * MILLION)
+    collections.a_minute_with(9.9 * MILLION)
     assert not is_complete(collections)
-    collections.blocks = 10_100
-    collections.collect(OLDEST, 0.02)
+    collections.a_minute_with(10.1 * MILLION)
     assert is_complete(collections), "it went on side by side, and is not counted twice"
 
 
@@ -101,8 +131,7 @@ def test_what_has_got_into_a_cycle_after_it_was_frozen_is_freed_by_a_complete_co
     del node
     gc.collect()
     assert left() is not None
-    collections.blocks = 2_100
-    collections.collect(OLDEST, 0.02)
+    collections.a_minute_with(4.1 * MILLION)
     gc.callbacks.append(collections.callback)
     try:
         gc.collect()
