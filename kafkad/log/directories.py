@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -281,13 +282,13 @@ class LogDirectory:
         with self._raising(f"writing {write.name}"):
             self._checkpoints[write.name].write(write.offsets, write.version)
 
-    def forget_checkpoints(self, new: Set[TopicPartition]) -> bool:
-        """Before partitions are made, so that no predecessor's checkpoint is taken for theirs. True if there are some
-        on the disk, or soon: `rewrite_checkpoints_without` them first."""
-        return any([file.forget(new) for file in self._checkpoints.values()])
+    def forgetting(self, gone: Set[TopicPartition]) -> Callable[[], None] | None:
+        """Before partitions are made, so that no predecessor's checkpoint is taken for theirs: what is to be done in a
+        thread first, if there are some on the disk, or soon. It may raise StorageError."""
+        is_named = any([file.forget(gone) for file in self._checkpoints.values()])
+        return partial(self._rewrite_checkpoints_without, gone) if is_named else None
 
-    def rewrite_checkpoints_without(self, gone: Set[TopicPartition]) -> None:
-        """Thread-safe. StorageError."""
+    def _rewrite_checkpoints_without(self, gone: Set[TopicPartition]) -> None:
         for name, file in self._checkpoints.items():
             with self._raising(f"writing {name}"):
                 file.rewrite_without(gone)
@@ -302,7 +303,7 @@ class LogDirectory:
         forgotten in a thread before.
         """
         with self._raising(f"creating {path}"):
-            if self.forget_checkpoints({topic_partition}):
+            if self.forgetting({topic_partition}) is not None:
                 raise BlockingIOError(errno.EAGAIN, "its predecessor is still in a checkpoint")
             self._make_empty(path)
             try:

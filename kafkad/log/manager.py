@@ -414,11 +414,7 @@ class LogManager:
         checkpoints of predecessors of their names. Until then `create` makes none of these there."""
         broken = self.broken
         new = {tp for tp in partitions if tp not in self.logs and tp not in broken}
-        return [
-            (directory, partial(directory.rewrite_checkpoints_without, new))
-            for directory in self.live
-            if directory.forget_checkpoints(new)
-        ]
+        return [(directory, forget) for directory in self.live if (forget := directory.forgetting(new)) is not None]
 
     def _places_for(self, topic_partition: TopicPartition, wanted: str | None, is_new: bool) -> list[LogDirectory]:
         """The log directories for a partition: at least one, the best first. KafkaError, StorageError."""

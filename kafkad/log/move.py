@@ -109,8 +109,8 @@ class Moves:
             here = directory.logs, directory.futures, directory.replaced
             moving = (tp for tp in new[directory.path] if self._manager.get(tp) is not None)
             gone = {tp for tp in moving if not any(tp in logs for logs in here)}
-            if directory.forget_checkpoints(gone):
-                work.append((directory, partial(directory.rewrite_checkpoints_without, gone)))
+            if (forget := directory.forgetting(gone)) is not None:
+                work.append((directory, forget))
         return work
 
     def start(self, topic_partition: TopicPartition, path: str) -> bool:

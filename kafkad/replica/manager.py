@@ -209,7 +209,7 @@ class ReplicaManager:
         if new:
             named = [TopicPartition(topic.topic_name, state.partition_index) for topic, state, _ in new]
             await self._load_configs({tp.topic for tp in named if tp.topic not in self._partitions})
-            await self._forget_predecessors(named)
+            await self._disks.do(self.logs.forget_predecessors(named))
             await self._apply_states(new)
         return response
 
@@ -227,15 +227,6 @@ class ReplicaManager:
         finally:  # a controller that resigns gives up a request half-way, and nobody repeats what has been done of it
             self.on_roles_changed(changed)
             self.cuts.begin()
-
-    async def _forget_predecessors(self, new: Iterable[TopicPartition]) -> None:
-        """In threads. Where a disk takes too long for it, none is made yet of those that have one there."""
-        begun = []
-        for directory, forget in self.logs.forget_predecessors(new):
-            if not self._disks.hangs(directory):
-                self._disks.begin(directory, forget)
-                begun.append(directory)
-        await self._disks.wait(begun)
 
     async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
@@ -415,10 +406,10 @@ class ReplicaManager:
             log.error("cannot make a replica of %s: %s; it is made once that is gone", tp, refused.taken)
         self._refused_for_now[tp] = refused
 
-    async def forget_their_predecessors(self) -> None:
-        """Those of what was refused, so that `make_what_was_refused` can make it."""
+    async def forget_predecessors_of_refused(self) -> None:
+        """So that `make_what_was_refused` can make them."""
         async with self._one_request:
-            await self._forget_predecessors(self._refused_for_now)
+            await self._disks.do(self.logs.forget_predecessors(self._refused_for_now))
 
     def make_what_was_refused(self) -> Iterator[TopicPartition]:
         """Try again to make replicas that were refused, and have those back that have left their ISRs for want

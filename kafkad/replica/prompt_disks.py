@@ -1,12 +1,12 @@
-"""What the controller's requests have disks do, and wait for, but not for long: one that hangs would hold up all
-requests behind it, and with them elections of partitions whose logs are elsewhere.
+"""What requests have disks do, and wait for, but not for long: one that hangs would hold up what they want of others,
+and, behind a controller's, elections of partitions whose logs are elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from kafkad.clock import Clock
 from kafkad.errors import StorageError
@@ -47,6 +47,15 @@ class PromptDisks:
         self._durable.in_thread(directory.path, work, done)
         self._ends[directory] = end  # not before it has begun, for which memory may be too short
 
+    async def do(self, work: Iterable[tuple[LogDirectory, Callable[[], None]]]) -> None:
+        """One thing for each of these log directories, but nothing for one that hangs, or longer than `wait` does."""
+        begun = []
+        for directory, each in work:
+            if not self.hangs(directory):
+                self.begin(directory, each)
+                begun.append(directory)
+        await self.wait(begun)
+
     async def wait(self, directories: Collection[LogDirectory]) -> None:
         """Until these have done what has just begun there, or are late."""
         ends = {directory: self._ends[directory] for directory in directories}
@@ -54,7 +63,7 @@ class PromptDisks:
         for directory, end in ends.items():
             if not end.done():
                 log.warning(
-                    "%s has not answered for %d s; what the controller wants of it is refused until it does",
+                    "%s has not answered for %d s; what is to be made or deleted there is refused until it does",
                     directory,
                     PATIENCE_MS // 1000,
                 )

@@ -18,6 +18,7 @@ from kafkad.log.move import Mark, Moved, Moves, Step
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.prompt_disks import PromptDisks
 from kafkad.replica.quota import ReplicationQuota
 from kafkad.timers import Pauses, Timer, Timers, sleep
 from kafkad.together import cancelled
@@ -46,15 +47,15 @@ class ReplicaMoves:
         """`bytes_per_second`: replica.alter.log.dirs.io.max.bytes.per.second, which all moves share."""
         self._shared = _Shared(replicas, durable, timers, bytes_per_second, Moves(replicas.logs))
         self._into = {directory: _MovesInto(directory, self._shared) for directory in replicas.logs.directories}
+        self._disks = PromptDisks(durable, replicas.logs.clock, timers)
+        self._one_request = asyncio.Lock()
+        """Held while disks are waited for: one that is about to be through does not hang for the next request."""
 
     async def forget_predecessors(self, wanted: Mapping[TopicPartition, str]) -> None:
-        """Of replicas that are to move to these paths: before, nothing starts where checkpoints still have one."""
-        shared = self._shared
-        forgetting = [
-            shared.durable.in_thread(directory.path, forget, lambda error: None)
-            for directory, forget in shared.moves.forget_predecessors(wanted)
-        ]
-        await asyncio.gather(*forgetting, return_exceptions=True)  # a failed directory refuses its moves
+        """Of replicas that are to move to these paths. Nothing starts where checkpoints still have one: the disk has
+        failed, or hangs."""
+        async with self._one_request:
+            await self._disks.do(self._shared.moves.forget_predecessors(wanted))
 
     def start(self, tp: TopicPartition, path: str) -> None:
         """Begin to move a replica to `path`, where it was before once what is there of it is put away. KafkaError when

@@ -115,7 +115,7 @@ class Upkeep:
         await _a_few_a_turn(self._logs.producer_expiry_pass())
 
     async def make_what_was_refused(self) -> None:
-        await self._replicas.forget_their_predecessors()
+        await self._replicas.forget_predecessors_of_refused()
         await _a_few_a_turn(self._replicas.make_what_was_refused())
 
     async def remove(self, directory: LogDirectory) -> None:

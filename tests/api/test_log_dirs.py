@@ -12,7 +12,7 @@ import pytest
 from kafkad.api import alter_replica_log_dirs
 from kafkad.config import LONG_MAX
 from kafkad.errors import ErrorCode, StorageError
-from kafkad.log.directories import LogDirectory
+from kafkad.log.checkpoint_file import CheckpointFile
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -119,13 +119,13 @@ def test_what_checkpoints_say_of_an_earlier_replica_is_forgotten_in_a_thread(
     logs, tp = broker.replicas.logs, TopicPartition("t", 0)
     home, other = broker.directories
     threads = []
-    rewrite = LogDirectory.rewrite_checkpoints_without
+    rewrite = CheckpointFile.rewrite_without
 
-    def rewritten(directory: LogDirectory, gone: set[TopicPartition]) -> None:
+    def rewritten(file: CheckpointFile, gone: set[TopicPartition]) -> None:
         threads.append(current_thread())
-        rewrite(directory, gone)
+        rewrite(file, gone)
 
-    monkeypatch.setattr(LogDirectory, "rewrite_checkpoints_without", rewritten)
+    monkeypatch.setattr(CheckpointFile, "rewrite_without", rewritten)
     for write in logs.collect_high_watermarks({tp: 0}):
         write.write()
     assert move(broker, other, "t", 0) == ErrorCode.NONE

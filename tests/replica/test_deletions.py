@@ -196,7 +196,7 @@ def test_a_deletion_waits_while_a_disk_forgets_predecessors_of_what_was_refused(
     monkeypatch.setattr(replicas.durable, "in_thread", disk.in_thread)
 
     async def scenario() -> None:
-        making = asyncio.create_task(replicas.forget_their_predecessors())
+        making = asyncio.create_task(replicas.forget_predecessors_of_refused())
         deleting = asyncio.create_task(replicas.stop_replica(deletion(stays)))
         for _ in range(2):
             await turns()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,29 @@ class Broker:
             self._moves.start(tp, path)
 
         self._broker.run(start())
+
+    def ask_for_moves(self, paths: dict[TopicPartition, str], after_ms: int = 3_000) -> list[TopicPartition]:
+        """As a client does, who is answered after that time; those that are refused."""
+        refused = []
+
+        async def ask() -> None:
+            await self._moves.forget_predecessors(paths)
+            for tp, path in paths.items():
+                try:
+                    self._moves.start(tp, path)
+                except StorageError:
+                    refused.append(tp)
+
+        async def begin() -> asyncio.Task[None]:
+            return asyncio.create_task(ask())
+
+        asked = self._broker.run(begin())
+        self.work()
+        if after_ms:
+            assert not asked.done()
+            self.work(after_ms)
+        assert asked.done()
+        return refused
 
     def give_up(self, tp: TopicPartition) -> None:
         """Where the broker is at work."""

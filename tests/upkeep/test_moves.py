@@ -281,3 +281,23 @@ def test_nothing_keeps_a_copy_that_was_given_up_when_nothing_moves_any_more(
     assert not broker.copied()
     gc.collect()
     assert not [log for log in gc.get_objects() if isinstance(log, Log) and log.retired]
+
+
+def test_a_disk_that_hangs_holds_up_no_request_for_moves(three: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own begin once it has answered, and has no checkpoint of a replica that was there before."""
+    three.move(FIRST, three.second)
+    three.work()
+    three.write_recovery_points(FIRST)
+    three.move(FIRST, three.first)
+    three.work()
+    three.work(after_ms=2_000)
+    goes_on = hangs(monkeypatch, three.second)
+    assert three.ask_for_moves({FIRST: three.second, THIRD: three.first}) == [FIRST]
+    assert three.ask_for_moves({FIRST: three.second, THIRD: three.first}, after_ms=0) == [FIRST]
+    three.work()
+    assert (three.home(FIRST), three.home(THIRD)) == (three.first, three.first)
+    goes_on.set()
+    three.work()
+    assert three.ask_for_moves({FIRST: three.second}, after_ms=0) == []
+    three.work()
+    assert three.home(FIRST) == three.second
