@@ -66,6 +66,8 @@ class BrokenPartition(NamedTuple):
     reason: str
     may_pass: bool = False
     """True if it opens once there is room on the disk."""
+    last_mark: int = 0
+    """See `Log.last_mark`."""
 
 
 class LogDirectory:

@@ -6,13 +6,13 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import inf
+from operator import attrgetter
 from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import KafkaError, StorageError
-from kafkad.log import checkpoint, clean_stop
+from kafkad.log import checkpoint, clean_stop, marks
 from kafkad.log.batches import BadBatch
 from kafkad.log.checkpoint import (
     CLEANED_OFFSETS,
@@ -26,7 +26,6 @@ from kafkad.log.files import Files, may_pass
 from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
-from kafkad.log.partition_files import MOVED, last_mark
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, some
 
 ConfigFor = Callable[[str], LogConfig]
@@ -49,6 +48,14 @@ class LoadingProgress(NamedTuple):
     total: int
     recovered: int
     recovering: TopicPartition | None = None
+
+
+class _Place(NamedTuple):
+    """Of one of several replicas of a partition; see `marks.order`."""
+
+    order: float
+    directory: LogDirectory
+    found: FoundPartition
 
 
 class Loader:
@@ -130,26 +137,31 @@ class Loader:
     def _settle_duplicates(self, found: dict[LogDirectory, list[FoundPartition]]) -> None:
         """Moves that were cut short leave several; those that were replaced say so, and go. If all do, the one that was
         marked last has not been replaced yet."""
-        seen: dict[TopicPartition, list[tuple[FoundPartition, LogDirectory]]] = defaultdict(list)
+        seen: dict[TopicPartition, list[tuple[LogDirectory, FoundPartition]]] = defaultdict(list)
         for directory, partitions in found.items():
             for partition in partitions:
                 if partition.name.kind is Kind.CURRENT:
-                    seen[partition.name.topic_partition].append((partition, directory))
-        several = [places for places in seen.values() if len(places) > 1]
-        marks = [[_order(partition.path, self._files) for partition, _ in places] for places in several]
-        if unsettled := [places for places, of in zip(several, marks, strict=True) if of.count(max(of)) > 1]:
-            raise DuplicatePartitionError(_several_message([[found for found, _ in places] for places in unsettled]))
-        for places, of in zip(several, marks, strict=True):
-            for (partition, directory), mark in zip(places, of, strict=True):
-                if mark < max(of):
-                    found[directory].remove(partition)
-                    self._replace(directory, partition, int(mark))
+                    seen[partition.name.topic_partition].append((directory, partition))
+        several = [
+            sorted(
+                (_Place(_order(old.path, self._files), directory, old) for directory, old in places),
+                key=attrgetter("order"),
+            )
+            for places in seen.values()
+            if len(places) > 1
+        ]
+        if unsettled := [places for places in several if places[-1].order == places[-2].order]:
+            raise DuplicatePartitionError(_several_message(unsettled))
+        for *replaced, _ in several:
+            for place in replaced:
+                found[place.directory].remove(place.found)
+                self._replace(place)
 
-    def _replace(self, directory: LogDirectory, old: FoundPartition, mark: int) -> None:
-        tp = old.name.topic_partition
-        self._last_marks[tp] = max(mark, self._last_marks.get(tp, 0))
-        with self._failing(directory):
-            self.deleted.append(put_away(directory, old.path, tp, self._files))
+    def _replace(self, old: _Place) -> None:
+        tp = old.found.name.topic_partition
+        self._last_marks[tp] = int(old.order)  # those before it had lower ones
+        with self._failing(old.directory):
+            self.deleted.append(put_away(old.directory, old.found.path, tp, self._files))
 
     def _open_all(self, directory: LogDirectory, partitions: list[FoundPartition], config_for: ConfigFor) -> None:
         to_open = []
@@ -197,7 +209,8 @@ class Loader:
         except StorageError as error:
             if not may_pass(error):
                 raise
-            left = BrokenPartition(partition.path, str(error), may_pass=kind is Kind.CURRENT)
+            last_mark = self._last_marks.get(topic_partition, 0)
+            left = BrokenPartition(partition.path, str(error), may_pass=kind is Kind.CURRENT, last_mark=last_mark)
             directory.broken[topic_partition] = left
         except (KafkaError, ValueError, BadBatch) as error:
             directory.broken[topic_partition] = BrokenPartition(partition.path, str(error))
@@ -211,7 +224,11 @@ class Loader:
         """A log that is as a clean stop left it; None for any other."""
         tp = partition.name.topic_partition
         stopped = directory.stopped.get(tp) if partition.name.kind is Kind.CURRENT else None
-        if stopped is None or directory.checkpointed(DAMAGED_OFFSETS, tp) is not None or _was_moved(partition.path):
+        if (
+            stopped is None
+            or directory.checkpointed(DAMAGED_OFFSETS, tp) is not None
+            or marks.was_moved(partition.path)
+        ):
             return None
         loaded = clean_stop.restore(
             stopped,
@@ -275,7 +292,7 @@ def open_log(
     that it has them all.
     """
     cleaned_until = directory.checkpointed(CLEANED_OFFSETS, topic_partition)
-    was_replaced = _was_moved(path)
+    was_replaced = marks.was_moved(path)
     log = Log.open(
         path,
         config,
@@ -296,9 +313,9 @@ def open_log(
     log.let_go_of_files()
     if was_replaced:
         try:
-            _unmark(path, files)
+            marks.unmark(path, files)
         except OSError as error:
-            raise directory.storage_error(f"removing {MOVED} from {path}", error) from error
+            raise directory.storage_error(f"removing {marks.MOVED} from {path}", error) from error
     return log
 
 
@@ -313,22 +330,10 @@ def put_away(directory: LogDirectory, path: str, topic_partition: TopicPartition
     return away
 
 
-def _unmark(path: str, files: Files) -> None:
-    """Have the replica in `path` say no more that it was replaced. OSError."""
-    names = files.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)
-    files.unlink(os.path.join(path, MOVED))
-    files.sync_for_good(names.fd)
-
-
-def _was_moved(path: str) -> bool:
-    return os.access(f"{path}/{MOVED}", os.F_OK)
-
-
 def _order(path: str, files: Files) -> float:
-    """Of the replica in `path` among those of its partition: the highest is the one to take. DuplicatePartitionError if
-    that cannot be read."""
+    """See `marks.order`. DuplicatePartitionError if that cannot be read."""
     try:
-        return last_mark(files.list_files(path)) if _was_moved(path) else inf
+        return marks.order(path, files)
     except OSError as error:
         raise DuplicatePartitionError(
             f"{path} is not the only one of its partition, and cannot be listed: {error.strerror}. What is in it says "
@@ -336,10 +341,13 @@ def _order(path: str, files: Files) -> float:
         ) from error
 
 
-def _several_message(unsettled: Sequence[Sequence[FoundPartition]]) -> str:
-    named = [f"{places[0].name.topic_partition} in {' and in '.join(map(_size, places))}" for places in unsettled]
+def _several_message(unsettled: Iterable[Sequence[_Place]]) -> str:
+    named = [
+        f"{places[0].found.name.topic_partition} in {' and in '.join(_size(place.found) for place in places)}"
+        for places in unsettled
+    ]
     return (
-        f"partitions are in two log directories: {some(named)}. Either a log directory failed "
+        f"partitions are in more than one log directory: {some(named)}. Either a log directory failed "
         "while they were being moved, or it was left out of log.dirs at a start, which then made them anew, empty. "
         "Move away the ones whose records you do not need, then start again."
     )

@@ -187,8 +187,8 @@ class Log:
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
         self.last_mark = 0
-        """The highest number known with which it, or one that it has replaced, was marked (see MOVED). It may have had
-        higher ones: files in its directory tell."""
+        """The highest number known with which it, or one that it has replaced, was marked (see `marks`). Files in its
+        directory tell of higher ones."""
         self.replaced_by: Log | None = None
         """That copy: who waits for the disk to have something of this log waits for the disk of that one."""
 

@@ -357,7 +357,7 @@ class LogManager:
         for place in self.live:
             left = place.broken.get(topic_partition)
             if left is not None and left.may_pass:
-                return self._open_after_all(place, left.path, topic_partition, topic_id, config)
+                return self._open_after_all(place, left, topic_partition, topic_id, config)
         *others, last = self._places_for(topic_partition, directory, is_new)
         for place in others:
             try:
@@ -380,16 +380,22 @@ class LogManager:
         return log
 
     def _open_after_all(
-        self, place: LogDirectory, path: str, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig
+        self,
+        place: LogDirectory,
+        left: BrokenPartition,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
     ) -> Log:
         """One that was there at the start, when the disk was too full to open it. StorageError if it still is."""
-        known = None
+        path, known = left.path, None
         with contextlib.suppress(CheckpointError), self.raising(place, f"reading {path}"):
             known = read_topic_id(os.path.join(path, PARTITION_METADATA), self.files)
         known = known or NO_TOPIC_ID
         log = open_log(
             place, path, topic_partition, known, config, self.files, self.clock, self._producer_expiration_ms
         )
+        log.last_mark = left.last_mark
         self._give_up_copies(topic_partition, place, topic_id)
         del place.broken[topic_partition]
         self.adopt(topic_partition, log, place)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -18,11 +17,11 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.copied import some_at_a_time
 from kafkad.log.deletion import delete_below_start
 from kafkad.log.directories import CheckpointWrite, LogDirectory
-from kafkad.log.files import disk_errors, final_disk_errors
+from kafkad.log.files import disk_errors
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
+from kafkad.log.marks import Mark, last_number
 from kafkad.log.names import LONGEST_NAME, current_name, future_name
-from kafkad.log.partition_files import MOVED, last_mark
 from kafkad.log.truncation import Ahead, read_ahead, truncate_to
 from kafkad.names import TopicPartition
 from kafkad.turns import Pieces
@@ -33,41 +32,6 @@ STEP_BYTES = 1 << 20
 class Step(NamedTuple):
     copied: int
     caught_up: bool
-
-
-class Mark(NamedTuple):
-    """By which a replica, which goes on working, says that it was replaced (see MOVED). Its disk is to know before
-    `Moves.finish`; if that comes to nothing, it is to be taken away."""
-
-    replica: Log
-    number: int
-
-    def put(self) -> None:
-        """StorageError."""
-        files = self.replica.files
-        with disk_errors(self.replica.directory, f"writing {MOVED}"):
-            for path in (self._numbered, self._path):
-                files.open_log_file(path, os.O_WRONLY | os.O_CREAT)
-
-    def take_away(self) -> None:
-        """The replica goes on being the one. StorageError, which is final."""
-        with final_disk_errors(self.replica.directory, f"removing {MOVED}"):
-            for path in (self._path, self._numbered):
-                with suppress(FileNotFoundError):
-                    self.replica.files.unlink(path)
-
-    def sync(self) -> None:
-        """Wait until the disk knows whether it is there. Thread-safe; StorageError."""
-        with disk_errors(self.replica.directory, "flushing"):
-            self.replica.files.sync_names(self.replica.directory)  # it is all name
-
-    @property
-    def _path(self) -> str:
-        return os.path.join(self.replica.directory, MOVED)
-
-    @property
-    def _numbered(self) -> str:
-        return f"{self._path}.{self.number}"
 
 
 class Moved(NamedTuple):
@@ -233,9 +197,9 @@ class Moves:
         with a power cut. StorageError."""
         log, _ = self._both(topic_partition)
         with disk_errors(log.directory, "listing it"):
-            in_there = last_mark(log.files.list_files(log.directory))
+            in_there = last_number(log.files.list_files(log.directory))
         log.last_mark = max(self._manager.clock.now_ms(), log.last_mark + 1, in_there + 1)
-        return Mark(log, log.last_mark)
+        return Mark(log.files, log.directory, log.last_mark)
 
     def finish(self, topic_partition: TopicPartition) -> Moved | None:
         """Put the copy in the place of the replica, which is marked. None if it has not caught up, or if its disk does

@@ -14,7 +14,8 @@ from kafkad.errors import KafkaError, StorageError
 from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
-from kafkad.log.move import Mark, Moved, Moves, Step
+from kafkad.log.marks import Mark
+from kafkad.log.move import Moved, Moves, Step
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -326,18 +327,18 @@ class _MovesInto:
 
     async def _exchange(self, tp: TopicPartition, future: Log) -> None:
         """The copy takes the replica's place, if it can do so soon; and then the replica goes."""
-        mark = self._shared.moves.mark_of(tp)
-        directory = mark.replica.log_directory
+        mark, replica = self._shared.moves.mark_of(tp), self._shared.replicas.logs.logs[tp]
+        directory = replica.log_directory
         try:
             async with self._shared.one_mark[directory]:
                 if not self._stands(tp, future):
                     return
-                self._shared.marks[mark.replica] = mark
+                self._shared.marks[replica] = mark
                 mark.put()
                 await self._shared.durable.run(directory, mark.sync)
-            moved = await self._take_place(tp, future, mark.replica)
+            moved = await self._take_place(tp, future, replica)
         finally:
-            self._end_mark(mark)
+            self._end_mark(replica, mark)
         if moved is None:
             self._wait_for_another(tp, future)
         else:
@@ -391,9 +392,9 @@ class _MovesInto:
             log.info("moved %s to %s", tp, moved.log.directory)
         return moved
 
-    def _end_mark(self, mark: Mark) -> None:
+    def _end_mark(self, replica: Log, mark: Mark) -> None:
         """The replica was replaced, has gone, or goes on working. What another exchange has begun with is left."""
-        replica, marks = mark.replica, self._shared.marks
+        marks = self._shared.marks
         if marks.get(replica) is mark:
             del marks[replica]
             if not replica.closed:

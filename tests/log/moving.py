@@ -12,7 +12,8 @@ from kafkad.errors import StorageError
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
-from kafkad.log.move import Mark, Moved, Moves
+from kafkad.log.marks import Mark
+from kafkad.log.move import Moved, Moves
 from tests.log.conftest import append, batch
 from tests.log.managers import CONFIG, T0, TOPIC_ID, started
 

@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 
 from kafkad.errors import StorageError
+from kafkad.log import loading
 from kafkad.log.checkpoint import RECOVERY_POINTS
 from kafkad.log.files import Files, LogFile, may_pass
 from kafkad.log.fsync import OnDone, SharedFsync
 from kafkad.log.loading import DuplicatePartitionError
+from kafkad.log.marks import MOVED
 from kafkad.log.move import Moves
-from kafkad.log.partition_files import MOVED
 from kafkad.log.producers import DuplicateBatch
 from kafkad.names import TopicPartition
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, fails_once
 from tests.full_disk import FullDisk
 from tests.log.conftest import append, batch, records
 from tests.log.managers import CONFIG, T0, TOPIC_ID
@@ -315,16 +316,24 @@ def test_of_two_replicas_that_are_marked_the_start_takes_the_one_that_was_marked
     again.close()
 
 
-def test_what_goes_at_a_start_is_marked_below_what_is_marked_from_then_on(tmp_path: Path) -> None:
-    """A power cut may bring it back."""
+@pytest.mark.parametrize("too_full", [False, True])
+def test_what_goes_at_a_start_is_marked_below_what_is_marked_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, too_full: bool
+) -> None:
+    """A power cut may bring it back. The disk may be too full at first to open the one that is taken."""
     manager = opened(tmp_path)
     filled(manager, tmp_path)
     assert exchanged(copied(manager, tmp_path)) is not None
     before = manager.logs[T0].last_mark
     for directory in manager.live:
         directory.release()
+    if too_full:
+        refused = StorageError(str(tmp_path / "b"), "opening failed")
+        refused.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fails_once(monkeypatch, loading, "open_log", refused)
     again = opened(tmp_path)
-    assert again.logs[T0].last_mark == before > 0
+    assert (T0 in again.broken) is too_full
+    assert again.create(T0, TOPIC_ID, CONFIG, is_new=False).last_mark == before > 0
     again.close()
 
 

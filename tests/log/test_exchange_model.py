@@ -14,7 +14,8 @@ from kafkad.errors import StorageError
 from kafkad.log.fsync import OnDone, SharedFsync
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
-from kafkad.log.move import Mark, Moved, Moves
+from kafkad.log.marks import Mark
+from kafkad.log.move import Moved, Moves
 from kafkad.log.truncation import truncate_to
 from tests.fakes import FakeClock
 from tests.log.conftest import append, batch, records

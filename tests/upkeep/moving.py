@@ -12,8 +12,7 @@ import pytest
 from kafkad.config import LONG_MAX
 from kafkad.errors import StorageError
 from kafkad.log.log import Log
-from kafkad.log.move import Mark
-from kafkad.log.partition_files import MOVED
+from kafkad.log.marks import MOVED, Mark
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.timers import Timers, sleep

@@ -16,8 +16,8 @@ from kafkad.log.directories import CheckpointWrite
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
+from kafkad.log.marks import MOVED
 from kafkad.log.move import Moved, Moves
-from kafkad.log.partition_files import MOVED
 from kafkad.log.segment import Segment
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
