@@ -27,7 +27,7 @@ from kafkad.log.indexed import LOG
 from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, PartitionName, parse_name
-from kafkad.log.partition_files import hold_a_partition, is_made_here
+from kafkad.log.partition_files import hold_a_partition, is_of_kafka
 from kafkad.log.segment import NOWHERE
 from kafkad.names import MAX_PARTITION, NO_TOPIC_ID, TopicPartition, name_problem
 from kafkad.refusals import failure
@@ -351,7 +351,7 @@ class LogDirectory:
 
     def _is_of_new_log(self, path: str, name: str) -> bool:
         """True of a file that a log without records has."""
-        return is_made_here(name) and (not name.endswith(LOG) or self._files.is_empty(os.path.join(path, name)))
+        return is_of_kafka(name) and (not name.endswith(LOG) or self._files.is_empty(os.path.join(path, name)))
 
     def _empty(self, path: str, names: list[str]) -> None:
         for name in names:

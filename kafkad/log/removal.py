@@ -12,7 +12,7 @@ from kafkad.clock import Clock
 from kafkad.errors import StorageError
 from kafkad.log.files import Files, final_disk_errors
 from kafkad.log.names import Kind
-from kafkad.log.partition_files import is_made_here
+from kafkad.log.partition_files import is_of_kafka
 from kafkad.log.segment import SUFFIXES, Segment
 from kafkad.log.swap import DELETED
 from kafkad.refusals import failure
@@ -172,7 +172,7 @@ class Removal(Doomed):
     def _remove_directory(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             with os.scandir(path) as entries:
-                made = {entry.name: is_made_here(entry.name) and not entry.is_dir() for entry in entries}
+                made = {entry.name: is_of_kafka(entry.name) and not entry.is_dir() for entry in entries}
             kept = sorted(name for name, goes in made.items() if not goes and not name.startswith(_STILL_OPEN))
             for name, goes in made.items():
                 if goes:
