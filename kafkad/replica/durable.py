@@ -89,16 +89,7 @@ class Durable:
     def synced(self, log: Log) -> asyncio.Future[None]:
         """Done when the records now in `log` are on the disk; StorageError."""
         end = asyncio.get_running_loop().create_future()
-
-        def done(error: StorageError | None) -> None:
-            if end.done():
-                return  # who waited has given up
-            if error is None:
-                end.set_result(None)
-            else:
-                end.set_exception(error)
-
-        self.sync(log, done)
+        self.sync(log, partial(_end, end))
         return end
 
     def hold(self, log: Log) -> Hold:
@@ -122,12 +113,7 @@ class Durable:
     def _let_go_of(self, log: Log) -> asyncio.Future[None]:
         """Done when it is not held any more."""
         end = asyncio.get_running_loop().create_future()
-
-        def done() -> None:
-            if not end.done():
-                end.set_result(None)
-
-        self._held[log].waiting.append(done)
+        self._held[log].waiting.append(partial(_end, end, None))
         return end
 
     def in_thread(self, directory: str, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:
@@ -147,6 +133,15 @@ class Durable:
 
     def _begin(self, directory: str, work: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._threads.of(directory), _with_storage_errors, work)
+
+
+def _end(waited_for: asyncio.Future[None], error: StorageError | None) -> None:
+    if waited_for.done():
+        return  # who waited has given up
+    if error is None:
+        waited_for.set_result(None)
+    else:
+        waited_for.set_exception(error)
 
 
 def _with_storage_errors(work: Callable[[], T]) -> T:
