@@ -281,7 +281,7 @@ class LogDirectory:
 
     def store(self, write: CheckpointWrite) -> None:
         """Thread-safe. StorageError."""
-        with self._raising(f"writing {write.name}"):
+        with self.raising(f"writing {write.name}"):
             self._checkpoints[write.name].write(write.offsets, write.version)
 
     def forgetting(self, gone: Set[TopicPartition]) -> Callable[[], None] | None:
@@ -292,7 +292,7 @@ class LogDirectory:
 
     def _rewrite_checkpoints_without(self, gone: Set[TopicPartition]) -> None:
         for name, file in self._checkpoints.items():
-            with self._raising(f"writing {name}"):
+            with self.raising(f"writing {name}"):
                 file.rewrite_without(gone)
 
     @contextlib.contextmanager
@@ -304,7 +304,7 @@ class LogDirectory:
         not say what is in there. Refused, for now, if checkpoints there have a predecessor of its name, which is to be
         forgotten in a thread before.
         """
-        with self._raising(f"creating {path}"):
+        with self.raising(f"creating {path}"):
             if self.forgetting({topic_partition}) is not None:
                 raise BlockingIOError(errno.EAGAIN, "its predecessor is still in a checkpoint")
             self._make_empty(path)
@@ -314,7 +314,7 @@ class LogDirectory:
                 self._files.rmdir(path)
                 raise
         try:
-            with self._raising(f"creating {path}"):
+            with self.raising(f"creating {path}"):
                 self.write_id(path, topic_id)
                 yield
         except StorageError:
@@ -358,7 +358,8 @@ class LogDirectory:
             self._files.unlink(os.path.join(path, name))
 
     @contextlib.contextmanager
-    def _raising(self, doing: str) -> Iterator[None]:
+    def raising(self, doing: str) -> Iterator[None]:
+        """An OSError becomes the StorageError of this directory."""
         try:
             yield
         except OSError as error:

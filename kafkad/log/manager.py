@@ -389,7 +389,7 @@ class LogManager:
     ) -> Log:
         """One that was there at the start, when the disk was too full to open it. StorageError if it still is."""
         path, known = left.path, None
-        with contextlib.suppress(CheckpointError), self.raising(place, f"reading {path}"):
+        with contextlib.suppress(CheckpointError), place.raising(f"reading {path}"):
             known = read_topic_id(os.path.join(path, PARTITION_METADATA), self.files)
         known = known or NO_TOPIC_ID
         log = open_log(
@@ -472,14 +472,6 @@ class LogManager:
             )
         self._directory_of[log.topic_partition].write_id(log.directory, topic_id)
         log.topic_id = topic_id
-
-    @contextlib.contextmanager
-    def raising(self, directory: LogDirectory, doing: str) -> Iterator[None]:
-        """An OSError becomes the StorageError of `directory`."""
-        try:
-            yield
-        except OSError as error:
-            raise directory.storage_error(doing, error) from error
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a partition out of the broker; its files go after `file.delete.delay.ms`.

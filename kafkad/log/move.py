@@ -77,8 +77,8 @@ class Moves:
                 work.append((directory, forget))
         return work
 
-    def start(self, topic_partition: TopicPartition, path: str) -> bool:
-        """Begin to move a replica to the log directory `path`; False when it is there, or on its way there.
+    def start(self, topic_partition: TopicPartition, path: str) -> None:
+        """Begin to move a replica to the log directory `path`; nothing when it is there, or on its way there.
 
         KafkaError for a directory that this broker has not, and for a partition it has not.
         """
@@ -89,15 +89,14 @@ class Moves:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not on this broker")
         place = manager.target_of(topic_partition)
         if place is target:
-            return False
+            return
         self.cancel(topic_partition)
         if manager.directory_of(topic_partition) is target:
-            return False
+            return
         current = os.path.join(target.path, current_name(topic_partition))
         if os.path.lexists(current):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{current} is in the way, and not a replica in use")
         target.futures[topic_partition] = self._make_future(log, target)
-        return True
 
     def _make_future(self, log: Log, target: LogDirectory) -> Log:
         manager = self._manager
@@ -118,14 +117,12 @@ class Moves:
         manager.watch_future(future)
         return future
 
-    def cancel(self, topic_partition: TopicPartition) -> bool:
-        """Give up a move; whether there was one."""
+    def cancel(self, topic_partition: TopicPartition) -> None:
+        """Give up a move, if there is one."""
         place = self._manager.target_of(topic_partition)
-        if place is None:
-            return False
-        self._manager.put_away(place, place.futures[topic_partition])
-        del place.futures[topic_partition]
-        return True
+        if place is not None:
+            self._manager.put_away(place, place.futures[topic_partition])
+            del place.futures[topic_partition]
 
     def read_ahead(self, topic_partition: TopicPartition) -> Pieces[Ahead | None]:
         """What a step has to know where it cuts the copy back, which may take long to read."""
@@ -159,7 +156,7 @@ class Moves:
         if part is not None:
             source = self._manager.directory_of(topic_partition)
             assert source is not None  # `log` is in it
-            with self._manager.raising(source, f"reading {log.directory}"):
+            with source.raising(f"reading {log.directory}"):
                 data = self._manager.files.pread(part.file.fd, part.length, part.position)
             some = next(some_at_a_time(memoryview(data)))
             future.append_copied(some)

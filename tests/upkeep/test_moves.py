@@ -160,11 +160,11 @@ def test_a_move_that_a_disk_does_not_let_be_given_up_is_given_up_later(
     def damaged(moves: Moves, tp: TopicPartition, **how: object) -> None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "it is damaged")
 
-    def refuse(moves: Moves, tp: TopicPartition) -> bool:
+    def refuse(moves: Moves, tp: TopicPartition) -> None:
         if moves.future(tp) is not None and not refused:
             refused.append(tp)
             raise refusal(broker.second)
-        return cancel(moves, tp)
+        cancel(moves, tp)
 
     monkeypatch.setattr(Moves, "step", damaged)
     monkeypatch.setattr(Moves, "cancel", refuse)
