@@ -64,13 +64,13 @@ class ReplicaMoves:
         logs = self._shared.replicas.logs
         target, replica = logs.live_directory(path), logs.get(tp)
         for moves in self._into.values():
-            moves.back.pop(tp, None)
+            moves.forget(tp)
         if replica is not None and tp in target.replaced:
             self._shared.moves.cancel(tp)
-            self._into[target].back[tp] = replica
+            self._into[target].begin(tp, back=replica)
         else:
             self._shared.moves.start(tp, path)
-        self._into[target].begin(tp)
+            self._into[target].begin(tp)
 
     def resume(self) -> None:
         """At the start of the broker, for what a restart interrupted."""
@@ -110,6 +110,22 @@ class _Shared:
         await sleep(ms, self.replicas.logs.clock, self.timers)
 
 
+@dataclass(eq=False, slots=True)
+class _Move:
+    """What is known of one, from when it was last asked for."""
+
+    back: Log | None = None
+    """The replica, if it is to move to where it was before once what is there of it is put away."""
+    is_resting: bool = False
+    """A disk has just refused something, or it met an error of ours."""
+    failing: Pauses | None = None
+    """If it met an error of ours when it was last gone on with."""
+    is_flushed: bool = False
+    """Of the copy, only what came while it was flushed, and since, may not be on the disk."""
+    patience_ms: float = _PATIENCE_MS
+    """For the next exchange."""
+
+
 class _MovesInto:
     """What moves to one log directory: one task, as long as there is something, and one for each exchange. Disks may be
     slow, or hang: what others are not in the way of goes on."""
@@ -117,17 +133,9 @@ class _MovesInto:
     def __init__(self, target: LogDirectory, shared: _Shared) -> None:
         self._target = target
         self._shared = shared
-        self.back: dict[TopicPartition, Log] = {}
-        """Replicas that are to move here once those are put away that they have replaced here."""
-        self._resting: set[TopicPartition] = set()
-        """Those of which a disk has just refused something, or that met an error of ours."""
+        self._moves: dict[TopicPartition, _Move] = {}
         self._exchanges: dict[TopicPartition, asyncio.Task[None]] = {}
-        self._failing: dict[TopicPartition, Pauses] = {}
-        """Those that met an error of ours when they were last gone on with."""
-        self._patience_ms: dict[TopicPartition, float] = {}
-        """Of those whose last exchange was not in time, for the next one."""
-        self._flushed: set[Log] = set()
-        """Copies of which only what came while they were flushed, and since, may not be on the disk."""
+        """Also of moves that were given up, and until what was replaced has gone."""
         self._changed = asyncio.Event()
         """Set when there may be something to go on with that there was not before."""
         self._task: asyncio.Task[None] | None = None
@@ -136,11 +144,12 @@ class _MovesInto:
     def tasks(self) -> list[asyncio.Task[None]]:
         return [*([] if self._task is None else [self._task]), *self._exchanges.values()]
 
-    def begin(self, tp: TopicPartition) -> None:
-        self._failing.pop(tp, None)
-        self._patience_ms.pop(tp, None)
-        self._resting.discard(tp)
+    def begin(self, tp: TopicPartition, back: Log | None = None) -> None:
+        self._moves[tp] = _Move(back)
         self.resume()
+
+    def forget(self, tp: TopicPartition) -> None:
+        self._moves.pop(tp, None)
 
     def resume(self) -> None:
         self._changed.set()
@@ -156,27 +165,34 @@ class _MovesInto:
             except Exception as error:
                 pause_ms = self._pause_ms(pauses, error, "looking for replicas to move")
                 await self._shared.sleep(pause_ms)
-        self._flushed.clear()  # also of moves that were given up
-        self._failing.clear()
-        self._patience_ms.clear()
 
     async def _move_all(self) -> None:
-        while under_way := [*self._shared.moves.under_way(self._target), *self.back]:
-            going = [tp for tp in under_way if tp not in self._resting and tp not in self._exchanges]
+        while self._take_stock():
+            going = [tp for tp, move in self._moves.items() if not move.is_resting and tp not in self._exchanges]
             for tp in going:
-                if await self._has_done(tp, self._go_on(tp)) and tp not in self._exchanges:
-                    self._failing.pop(tp, None)
+                move = self._moves.get(tp)
+                if move is None:
+                    continue  # given up meanwhile
+                if await self._has_done(tp, move, self._go_on(tp, move)) and tp not in self._exchanges:
+                    move.failing = None
             if not going:
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def _has_done(self, tp: TopicPartition, work: Awaitable[None]) -> bool:
+    def _take_stock(self) -> bool:
+        """Of the moves under way: from then on nothing is known of any other. False if there are none."""
+        back = [tp for tp, move in self._moves.items() if move.back is not None]
+        under_way = [*self._shared.moves.under_way(self._target), *back]
+        self._moves = {tp: self._moves.get(tp) or _Move() for tp in under_way}
+        return bool(under_way)
+
+    async def _has_done(self, tp: TopicPartition, move: _Move, work: Awaitable[None]) -> bool:
         """False if it met an error of ours."""
         try:
             await work
         except Exception as error:
-            pauses = self._failing.setdefault(tp, Pauses(_REST_MS))
-            self._rest(tp, self._pause_ms(pauses, error, f"moving {tp} to another log directory"))
+            move.failing = move.failing or Pauses(_REST_MS)
+            self._rest(move, self._pause_ms(move.failing, error, f"moving {tp} to another log directory"))
             return False
         return True
 
@@ -189,57 +205,56 @@ class _MovesInto:
             log.error("%s %s; trying again", why, what, exc_info=bug)
         return pause_ms
 
-    async def _go_on(self, tp: TopicPartition) -> None:
+    async def _go_on(self, tp: TopicPartition, move: _Move) -> None:
         if tp in self._target.replaced:
-            self._rest(tp)
+            self._rest(move)
             return
-        if tp in self.back:
-            await self._start_back(tp, self.back[tp])
+        if move.back is not None:
+            await self._start_back(tp, move)
         if self._shared.replicas.logs.cut:
             await self._settle_cut(tp)
         future = self._target.futures.get(tp)
         if future in self._shared.replicas.logs.cut:
-            self._rest(tp)
+            self._rest(move)
         elif future is not None and self._stands(tp, future):
-            await self._with_refusals(tp, future, self._advance(tp, future))
+            await self._with_refusals(tp, move, future, self._advance(tp, move, future))
 
-    async def _with_refusals(self, tp: TopicPartition, future: Log, work: Awaitable[None]) -> None:
+    async def _with_refusals(self, tp: TopicPartition, move: _Move, future: Log, work: Awaitable[None]) -> None:
         try:
             await work
         except KafkaError as error:
             if self._stands(tp, future):
-                self._refused(tp, error)
+                self._refused(tp, move, error)
             elif isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError):
                 self._shared.replicas.directory_failed(error)  # else it is of files that have gone with the move
 
-    async def _start_back(self, tp: TopicPartition, replica: Log) -> None:
+    async def _start_back(self, tp: TopicPartition, move: _Move) -> None:
         """Nothing if something else is asked for meanwhile, or the topic was deleted."""
         shared = self._shared
         try:
             for directory, forget in shared.moves.forget_predecessors({tp: self._target.path}):
                 await shared.durable.run(directory.path, forget)
-            if self.back.get(tp) is replica is shared.replicas.logs.get(tp):
+            if self._moves.get(tp) is move and shared.replicas.logs.get(tp) is move.back:
                 shared.moves.start(tp, self._target.path)
         except StorageError as error:
             shared.replicas.directory_failed(error)
-            self._rest(tp)
+            self._rest(move)
             return
         except KafkaError as error:
             log.error("moving %s back to another log directory failed; it stays where it is: %s", tp, error)
-        if self.back.get(tp) is replica:
-            del self.back[tp]
+        move.back = None
 
     def _stands(self, tp: TopicPartition, future: Log) -> bool:
         """False if the topic was deleted meanwhile, the move given up for another, or a log directory has failed."""
         return self._target.futures.get(tp) is future and self._shared.replicas.logs.get(tp) is not None
 
-    def _refused(self, tp: TopicPartition, error: KafkaError) -> None:
+    def _refused(self, tp: TopicPartition, move: _Move, error: KafkaError) -> None:
         if isinstance(error, StorageError):
             self._shared.replicas.directory_failed(error)
-            self._rest(tp)
+            self._rest(move)
         else:
             log.error("moving %s to another log directory failed; it stays where it is: %s", tp, error)
-            self._give_up(tp)
+            self._give_up(tp, move)
 
     async def _settle_cut(self, tp: TopicPartition) -> None:
         """Of the copy, whose replica was cut back."""
@@ -249,36 +264,36 @@ class _MovesInto:
         if end is not None:
             await asyncio.wait([end])
 
-    def _give_up(self, tp: TopicPartition) -> None:
+    def _give_up(self, tp: TopicPartition, move: _Move) -> None:
         try:
             self._shared.moves.cancel(tp)
         except StorageError as error:
             self._shared.replicas.directory_failed(error)
-            self._rest(tp)
+            self._rest(move)
 
-    def _rest(self, tp: TopicPartition, pause_ms: float = _REST_MS) -> None:
-        self._shared.after(pause_ms, partial(self._has_rested, tp))
-        self._resting.add(tp)  # not before there is a timer to end it, for which memory may be too short
+    def _rest(self, move: _Move, pause_ms: float = _REST_MS) -> None:
+        self._shared.after(pause_ms, partial(self._has_rested, move))
+        move.is_resting = True  # not before there is a timer to end it, for which memory may be too short
 
-    def _has_rested(self, tp: TopicPartition) -> None:
-        self._resting.discard(tp)
+    def _has_rested(self, move: _Move) -> None:
+        move.is_resting = False
         self._changed.set()
 
     # -- copying ---------------------------------------------------------------------------------------------------
 
-    async def _advance(self, tp: TopicPartition, future: Log) -> None:
+    async def _advance(self, tp: TopicPartition, move: _Move, future: Log) -> None:
         """Copy some more. Once the copy has all, and little of that is to be flushed, its exchange begins."""
         await self._until_allowed(tp, future)
         has_all = await self._step(tp, future, lambda: True)
         if not has_all or not self._stands(tp, future):
             return
-        if future in self._flushed and future.durability.unflushed_bytes <= _LITTLE:
-            self._exchanges[tp] = asyncio.create_task(self._try_exchange(tp, future))
+        if move.is_flushed and future.durability.unflushed_bytes <= _LITTLE:
+            self._exchanges[tp] = asyncio.create_task(self._try_exchange(tp, move, future))
             return
         await self._shared.durable.flush(future)
         if self._stands(tp, future):
             await self._shared.durable.run(self._target.path, self._target.collect_start_offsets().write)
-            self._flushed.add(future)
+            move.is_flushed = True
 
     async def _step(self, tp: TopicPartition, future: Log, then: Callable[[], T]) -> T | None:
         """Copy some more; what `then` returns in the turn in which the copy has all, in which nothing else comes."""
@@ -318,14 +333,14 @@ class _MovesInto:
 
     # -- the exchange ----------------------------------------------------------------------------------------------
 
-    async def _try_exchange(self, tp: TopicPartition, future: Log) -> None:
+    async def _try_exchange(self, tp: TopicPartition, move: _Move, future: Log) -> None:
         try:
-            await self._has_done(tp, self._with_refusals(tp, future, self._exchange(tp, future)))
+            await self._has_done(tp, move, self._with_refusals(tp, move, future, self._exchange(tp, move, future)))
         finally:
             del self._exchanges[tp]
             self._changed.set()
 
-    async def _exchange(self, tp: TopicPartition, future: Log) -> None:
+    async def _exchange(self, tp: TopicPartition, move: _Move, future: Log) -> None:
         """The copy takes the replica's place, if it can do so soon; and then the replica goes."""
         mark, replica = self._shared.moves.mark_of(tp), self._shared.replicas.logs.logs[tp]
         directory = replica.log_directory
@@ -336,16 +351,16 @@ class _MovesInto:
                 self._shared.marks[replica] = mark
                 mark.put()
                 await self._shared.durable.run(directory, mark.sync)
-            moved = await self._take_place(tp, future, replica)
+            moved = await self._take_place(tp, future, replica, move.patience_ms)
         finally:
             self._end_mark(replica, mark)
         if moved is None:
-            self._wait_for_another(tp, future)
+            self._wait_for_another(tp, move, future)
         else:
             for write in await self._insist(tp, partial(self._put_away, moved)) or ():
                 await self._insist(tp, partial(self._shared.durable.run, write.directory.path, write.write))
 
-    async def _take_place(self, tp: TopicPartition, future: Log, replica: Log) -> Moved | None:
+    async def _take_place(self, tp: TopicPartition, future: Log, replica: Log, patience_ms: float) -> Moved | None:
         """None if that takes too long, or the copy stands no more.
 
         The disk of the replica gets no more than it has, or that of the copy might never have as much; but only for a
@@ -360,7 +375,7 @@ class _MovesInto:
         let_go = partial(self._shared.durable.let_go, hold)
         patience: Timer | None = None
         try:
-            patience = self._shared.after(self._patience_ms.get(tp, _PATIENCE_MS), let_go)
+            patience = self._shared.after(patience_ms, let_go)
             while moved is None and is_held and self._is_whole(tp, future):
                 moved = await self._step(tp, future, partial(self._finish, tp))
                 if moved is None and future.flushed_until < replica.flushed_until:
@@ -372,12 +387,11 @@ class _MovesInto:
                 patience.cancel()
         return moved
 
-    def _wait_for_another(self, tp: TopicPartition, future: Log) -> None:
+    def _wait_for_another(self, tp: TopicPartition, move: _Move, future: Log) -> None:
         """Before the next exchange, if this one was not in time."""
         if self._is_whole(tp, future):
-            patience_ms = self._patience_ms.get(tp, _PATIENCE_MS)
-            self._rest(tp, _PAUSE * patience_ms)
-            self._patience_ms[tp] = min(2 * patience_ms, _LONGEST_PATIENCE_MS)
+            self._rest(move, _PAUSE * move.patience_ms)
+            move.patience_ms = min(2 * move.patience_ms, _LONGEST_PATIENCE_MS)
 
     def _is_whole(self, tp: TopicPartition, future: Log) -> bool:
         """It stands, and was not cut back."""
