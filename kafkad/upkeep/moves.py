@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from kafkad.errors import KafkaError, StorageError
-from kafkad.log.directories import CheckpointWrite, LogDirectory
-from kafkad.log.files import may_pass
+from kafkad.log.directories import LogDirectory
 from kafkad.log.log import Log
-from kafkad.log.marks import Mark
-from kafkad.log.move import Moved, Moves, Step
+from kafkad.log.move import Moves, Step
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -24,13 +21,12 @@ from kafkad.replica.quota import ReplicationQuota
 from kafkad.timers import Pauses, Timer, Timers, sleep
 from kafkad.together import cancelled
 from kafkad.turns import in_turns
+from kafkad.upkeep.exchange import REST_MS, Copy, Exchanges, told_pause_ms
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_REST_MS = 1_000
-"""Of a move that a disk is in the way of."""
 _LITTLE = 16 << 20
 """Bytes of a copy that may not be flushed when its exchange begins, in which those wait who want its replica on the
 disk."""
@@ -46,7 +42,9 @@ class ReplicaMoves:
         self, replicas: ReplicaManager, durable: Durable, timers: Timers, bytes_per_second: Callable[[], int]
     ) -> None:
         """`bytes_per_second`: replica.alter.log.dirs.io.max.bytes.per.second, which all moves share."""
-        self._shared = _Shared(replicas, durable, timers, bytes_per_second, Moves(replicas.logs))
+        moves = Moves(replicas.logs)
+        exchanges = Exchanges(replicas, durable, timers, moves)
+        self._shared = _Shared(replicas, durable, timers, bytes_per_second, moves, exchanges)
         self._into = {directory: _MovesInto(directory, self._shared) for directory in replicas.logs.directories}
         self._disks = PromptDisks(durable, replicas.logs.clock, timers)
         self._one_request = asyncio.Lock()
@@ -90,15 +88,11 @@ class _Shared:
     timers: Timers
     bytes_per_second: Callable[[], int]
     moves: Moves
+    exchanges: Exchanges
     quota: ReplicationQuota = field(default_factory=ReplicationQuota)
     one_step: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while some of a replica is copied, and until the end of that turn of the loop: there is no more of that in
     one, however many log directories there are."""
-    one_mark: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
-    """Of each log directory: held while a replica there is marked and its disk told, so that others find a thread that
-    is free, and no more than one is marked of which the disk does not know."""
-    marks: dict[Log, Mark] = field(default_factory=dict)
-    """Those that replicas have, of the exchanges that began last."""
 
     def now_ms(self) -> float:
         return self.replicas.logs.clock.monotonic_ms()
@@ -157,13 +151,13 @@ class _MovesInto:
             self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        pauses = Pauses(_REST_MS)
+        pauses = Pauses(REST_MS)
         while True:
             try:
                 await self._move_all()
                 break
             except Exception as error:
-                pause_ms = self._pause_ms(pauses, error, "looking for replicas to move")
+                pause_ms = told_pause_ms(pauses, error, "looking for replicas to move")
                 await self._shared.sleep(pause_ms)
 
     async def _move_all(self) -> None:
@@ -191,19 +185,10 @@ class _MovesInto:
         try:
             await work
         except Exception as error:
-            move.failing = move.failing or Pauses(_REST_MS)
-            self._rest(move, self._pause_ms(move.failing, error, f"moving {tp} to another log directory"))
+            move.failing = move.failing or Pauses(REST_MS)
+            self._rest(move, told_pause_ms(move.failing, error, f"moving {tp} to another log directory"))
             return False
         return True
-
-    def _pause_ms(self, pauses: Pauses, error: Exception, what: str) -> float:
-        """How long to wait after an error of ours, which is told of."""
-        pause_ms, is_news = pauses.after(error)
-        if is_news:
-            bug = None if isinstance(error, MemoryError) else error
-            why = "not enough memory for" if bug is None else "internal error in"
-            log.error("%s %s; trying again", why, what, exc_info=bug)
-        return pause_ms
 
     async def _go_on(self, tp: TopicPartition, move: _Move) -> None:
         if tp in self._target.replaced:
@@ -271,7 +256,7 @@ class _MovesInto:
             self._shared.replicas.directory_failed(error)
             self._rest(move)
 
-    def _rest(self, move: _Move, pause_ms: float = _REST_MS) -> None:
+    def _rest(self, move: _Move, pause_ms: float = REST_MS) -> None:
         self._shared.after(pause_ms, partial(self._has_rested, move))
         move.is_resting = True  # not before there is a timer to end it, for which memory may be too short
 
@@ -295,7 +280,7 @@ class _MovesInto:
             await self._shared.durable.run(self._target.path, self._target.collect_start_offsets().write)
             move.is_flushed = True
 
-    async def _step(self, tp: TopicPartition, future: Log, then: Callable[[], T]) -> T | None:
+    async def _step(self, tp: TopicPartition, future: Log, then: Callable[[], T | None]) -> T | None:
         """Copy some more; what `then` returns in the turn in which the copy has all, in which nothing else comes."""
         result = None
         async with self._shared.one_step:
@@ -341,100 +326,12 @@ class _MovesInto:
             self._changed.set()
 
     async def _exchange(self, tp: TopicPartition, move: _Move, future: Log) -> None:
-        """The copy takes the replica's place, if it can do so soon; and then the replica goes."""
-        mark, replica = self._shared.moves.mark_of(tp), self._shared.replicas.logs.logs[tp]
-        directory = replica.log_directory
-        try:
-            async with self._shared.one_mark[directory]:
-                if not self._stands(tp, future):
-                    return
-                self._shared.marks[replica] = mark
-                mark.put()
-                await self._shared.durable.run(directory, mark.sync)
-            moved = await self._take_place(tp, future, replica, move.patience_ms)
-        finally:
-            self._end_mark(replica, mark)
-        if moved is None:
-            self._wait_for_another(tp, move, future)
-        else:
-            for write in await self._insist(tp, partial(self._put_away, moved)) or ():
-                await self._insist(tp, partial(self._shared.durable.run, write.directory.path, write.write))
-
-    async def _take_place(self, tp: TopicPartition, future: Log, replica: Log, patience_ms: float) -> Moved | None:
-        """None if that takes too long, or the copy stands no more.
-
-        The disk of the replica gets no more than it has, or that of the copy might never have as much; but only for a
-        while, for others wait for it. Before that the copy's gets all but what comes meanwhile.
-        """
-        await self._step(tp, future, lambda: None)
-        await self._shared.durable.synced(future)
-        if not self._is_whole(tp, future):
-            return None  # another exchange may hold the replica by now
-        moved, is_held = None, True
-        hold = self._shared.durable.hold(replica)
-        let_go = partial(self._shared.durable.let_go, hold)
-        patience: Timer | None = None
-        try:
-            patience = self._shared.after(patience_ms, let_go)
-            while moved is None and is_held and self._is_whole(tp, future):
-                moved = await self._step(tp, future, partial(self._finish, tp))
-                if moved is None and future.flushed_until < replica.flushed_until:
-                    await self._shared.durable.synced(future)
-                is_held = self._shared.durable.holds(hold)
-        finally:
-            let_go()
-            if patience is not None:
-                patience.cancel()
-        return moved
-
-    def _wait_for_another(self, tp: TopicPartition, move: _Move, future: Log) -> None:
-        """Before the next exchange, if this one was not in time."""
-        if self._is_whole(tp, future):
+        """If the copy cannot take the replica's place soon, another one is to be waited for."""
+        exchanges = self._shared.exchanges
+        copy = Copy(tp, future, partial(self._stands, tp, future), partial(self._step, tp, future))
+        moved = await exchanges.take_place(copy, move.patience_ms)
+        if moved is not None:
+            await exchanges.put_away(moved)
+        elif exchanges.is_whole(copy):
             self._rest(move, _PAUSE * move.patience_ms)
             move.patience_ms = min(2 * move.patience_ms, _LONGEST_PATIENCE_MS)
-
-    def _is_whole(self, tp: TopicPartition, future: Log) -> bool:
-        """It stands, and was not cut back."""
-        return self._stands(tp, future) and future not in self._shared.replicas.logs.cut
-
-    def _finish(self, tp: TopicPartition) -> Moved | None:
-        moved = self._shared.moves.finish(tp)
-        if moved is not None:
-            partition = self._shared.replicas.find(*tp)
-            if partition is not None:
-                partition.take_log(moved.log)
-            log.info("moved %s to %s", tp, moved.log.directory)
-        return moved
-
-    def _end_mark(self, replica: Log, mark: Mark) -> None:
-        """The replica was replaced, has gone, or goes on working. What another exchange has begun with is left."""
-        marks = self._shared.marks
-        if marks.get(replica) is mark:
-            del marks[replica]
-            if not replica.closed:
-                try:
-                    mark.take_away()
-                except StorageError as error:
-                    self._shared.replicas.directory_failed(error)
-                else:
-                    self._shared.durable.in_thread(replica.log_directory, mark.sync, lambda error: None)
-
-    async def _put_away(self, moved: Moved) -> list[CheckpointWrite]:
-        """Once the replica is on the disk, which another move may have brought elsewhere meanwhile."""
-        await self._shared.durable.synced(self._shared.replicas.logs.get(moved.log.topic_partition) or moved.log)
-        return moved.put_away()
-
-    async def _insist(self, tp: TopicPartition, step: Callable[[], Awaitable[T]]) -> T | None:
-        """Again and again, until it is done; None if its log directory is lost."""
-        pauses = Pauses(_REST_MS)
-        while True:
-            pause_ms: float = _REST_MS
-            try:
-                return await step()
-            except StorageError as error:
-                self._shared.replicas.directory_failed(error)
-                if not may_pass(error):
-                    return None
-            except Exception as error:
-                pause_ms = self._pause_ms(pauses, error, f"removing what {tp} was moved from")
-            await self._shared.sleep(pause_ms)
