@@ -136,12 +136,15 @@ class Loader:
 
     def _settle_duplicates(self, found: dict[LogDirectory, list[FoundPartition]]) -> None:
         """Moves that were cut short leave several; those that were replaced say so, and go. If all do, the one that was
-        marked last has not been replaced yet."""
+        marked last has not been replaced yet. What beside them only has the name of one is left alone."""
         seen: dict[TopicPartition, list[tuple[LogDirectory, FoundPartition]]] = defaultdict(list)
         for directory, partitions in found.items():
             for partition in partitions:
                 if partition.name.kind is Kind.CURRENT:
                     seen[partition.name.topic_partition].append((directory, partition))
+        for topic_partition, places in seen.items():
+            if len(places) > 1:
+                seen[topic_partition] = self._leave_foreign(found, places)
         several = [
             sorted(
                 (_Place(_order(old.path, self._files), directory, old) for directory, old in places),
@@ -156,6 +159,19 @@ class Loader:
             for place in replaced:
                 found[place.directory].remove(place.found)
                 self._replace(place)
+
+    def _leave_foreign(
+        self, found: dict[LogDirectory, list[FoundPartition]], places: list[tuple[LogDirectory, FoundPartition]]
+    ) -> list[tuple[LogDirectory, FoundPartition]]:
+        """Those that hold a partition, or all if none does."""
+        holding = [place for place in places if place[0].holds_a_partition(place[1])]
+        if not holding:
+            return places
+        for directory, partition in places:
+            if (directory, partition) not in holding:
+                found[directory].remove(partition)
+                self.foreign.append(partition.path)
+        return holding
 
     def _replace(self, old: _Place) -> None:
         tp = old.found.name.topic_partition

@@ -28,7 +28,7 @@ from kafkad.log.checkpoint import (
 )
 from kafkad.log.damage import Damage, Damages
 from kafkad.log.deletion import delete_old_segments
-from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
+from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory, NameTakenError
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files, as_far_as_there_is_room, may_pass
 from kafkad.log.loading import ConfigFor, IdOf, Loader, LoadingProgress, open_log, put_away
@@ -346,7 +346,8 @@ class LogManager:
     ) -> Log:
         """The log of a partition, made where there is none: in `directory`, or the one that is preferred, and no other;
         else in the one with the fewest logs, or in the next one if that is full, or its checkpoints still have a
-        predecessor.
+        predecessor. Where its name is taken, it is made there once that is gone, and nowhere else meanwhile: a start
+        could take that for the partition.
 
         Where it may exist already (not `is_new`) and a directory is offline, it may be in there: StorageError.
         """
@@ -370,10 +371,14 @@ class LogManager:
     def _make(self, place: LogDirectory, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
         self._give_up_copies(topic_partition, place, topic_id)
         path = os.path.join(place.path, current_name(topic_partition))
-        with place.making(path, topic_partition, topic_id):
-            log = open_log(
-                place, path, topic_partition, topic_id, config, self.files, self.clock, self._producer_expiration_ms
-            )
+        try:
+            with place.making(path, topic_partition, topic_id):
+                log = open_log(
+                    place, path, topic_partition, topic_id, config, self.files, self.clock, self._producer_expiration_ms
+                )
+        except NameTakenError:
+            self.prefer(topic_partition, place.path)
+            raise
         if self._deleted_many or topic_partition in self._deleted:
             log.producers.forget_past()  # those of the topic that had this name go on counting where they were
         self.adopt(topic_partition, log, place)

@@ -253,6 +253,18 @@ def test_a_partition_in_two_directories_is_named_although_one_of_them_cannot_be_
         started(*disks)
 
 
+def test_what_only_has_the_name_of_a_partition_elsewhere_is_left_alone(disks: tuple[Path, Path]) -> None:
+    manager = started(*disks)
+    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[1]))
+    manager.close()
+    (disks[0] / "t-0").mkdir()
+    (disks[0] / "t-0" / "notes.txt").touch()
+    again = started(*disks)
+    assert again.logs[T0].directory == log.directory
+    assert again.foreign == [f"{disks[0]}/t-0"]
+    again.close()
+
+
 def test_new_partitions_go_where_the_fewest_are(disks: tuple[Path, Path]) -> None:
     manager = started(*disks)
     for partition in range(4):

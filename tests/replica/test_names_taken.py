@@ -45,6 +45,21 @@ def test_a_partition_whose_name_is_taken_is_made_once_that_is_moved_away(
     assert give(broker, ID, 0) == [ErrorCode.NONE]
 
 
+def test_a_partition_whose_name_is_taken_is_made_in_no_other_directory_meanwhile(broker: OneBroker) -> None:
+    """A start could take what is in the way for the partition."""
+    there = Path(broker.directories[0], "a-0")
+    there.touch()
+    assert give(broker, ID, 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    for partition in (1, 2, 3):
+        broker.replicas.logs.prefer(TopicPartition("a", partition), broker.directories[0])
+    give(broker, ID, 1, 2, 3)
+    try_again(broker)
+    assert give(broker, ID, 0) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    there.unlink()
+    try_again(broker)
+    assert broker.replicas.get("a", 0).log.directory == str(there)
+
+
 def test_a_name_that_is_taken_while_a_disk_is_full_is_told_when_there_is_room(
     broker: OneBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
