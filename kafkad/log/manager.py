@@ -299,8 +299,10 @@ class LogManager:
             return
         for directory in self.live:
             if directory.path == error.directory:
-                self._take_offline(directory, str(error))
-                self._need_one()
+                try:
+                    self._take_offline(directory, str(error))
+                finally:
+                    self._need_one()
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:

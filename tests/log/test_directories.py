@@ -14,7 +14,7 @@ import pytest
 
 from kafkad.errors import KafkaError, StorageError
 from kafkad.log.describe import describe
-from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError, NameTakenError
+from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError, LogDirectory, NameTakenError
 from kafkad.log.files import Files
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.names import TopicPartition
@@ -113,6 +113,17 @@ def test_the_last_directory_fails_once_and_then_refuses_each_partition(disks: tu
     with pytest.raises(StorageError, match="no log directory is left for t-0") as refused:
         manager.create(T0, TOPIC_ID, CONFIG)
     manager.fail(refused.value)
+
+
+def test_an_error_of_ours_when_the_last_directory_fails_does_not_keep_it(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+
+    def fail(directory: LogDirectory, lost: object) -> None:
+        raise MemoryError
+
+    manager.on_failure = fail
+    with pytest.raises(NoLogDirectoryError):
+        manager.fail(StorageError(str(tmp_path), "it is gone"))
 
 
 def test_a_broken_checkpoint_takes_its_directory_offline_and_is_left_alone(disks: tuple[Path, Path]) -> None:
