@@ -290,6 +290,11 @@ class LogDirectory:
         is_named = any([file.forget(gone) for file in self._checkpoints.values()])
         return partial(self._rewrite_checkpoints_without, gone) if is_named else None
 
+    def refuse_predecessor(self, topic_partition: TopicPartition) -> None:
+        """BlockingIOError while checkpoints have one of that name, which is to be forgotten in a thread first."""
+        if self.forgetting({topic_partition}) is not None:
+            raise BlockingIOError(errno.EAGAIN, "its predecessor is still in a checkpoint")
+
     def _rewrite_checkpoints_without(self, gone: Set[TopicPartition]) -> None:
         for name, file in self._checkpoints.items():
             with self.raising(f"writing {name}"):
@@ -305,8 +310,7 @@ class LogDirectory:
         forgotten in a thread before.
         """
         with self.raising(f"creating {path}"):
-            if self.forgetting({topic_partition}) is not None:
-                raise BlockingIOError(errno.EAGAIN, "its predecessor is still in a checkpoint")
+            self.refuse_predecessor(topic_partition)
             self._make_empty(path)
             try:
                 kept = self._files.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -80,7 +80,8 @@ class Moves:
     def start(self, topic_partition: TopicPartition, path: str) -> None:
         """Begin to move a replica to the log directory `path`; nothing when it is there, or on its way there.
 
-        KafkaError for a directory that this broker has not, and for a partition it has not.
+        KafkaError for a directory that this broker has not, and for a partition it has not. A move to another one goes
+        on where this one cannot begin.
         """
         manager = self._manager
         target = manager.live_directory(path)
@@ -90,19 +91,21 @@ class Moves:
         place = manager.target_of(topic_partition)
         if place is target:
             return
-        self.cancel(topic_partition)
         if manager.directory_of(topic_partition) is target:
+            self.cancel(topic_partition)
             return
-        current = os.path.join(target.path, current_name(topic_partition))
-        if os.path.lexists(current):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{current} is in the way, and not a replica in use")
-        target.futures[topic_partition] = self._make_future(log, target)
-
-    def _make_future(self, log: Log, target: LogDirectory) -> Log:
-        manager = self._manager
-        name = future_name(log.topic_partition)
+        name, current = future_name(topic_partition), os.path.join(target.path, current_name(topic_partition))
         if len(name) > LONGEST_NAME:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is too long for the name of a directory")
+        with target.raising(f"creating {name}"):
+            target.refuse_predecessor(topic_partition)
+        if os.path.lexists(current):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{current} is in the way, and not a replica in use")
+        self.cancel(topic_partition)
+        target.futures[topic_partition] = self._make_future(log, target, name)
+
+    def _make_future(self, log: Log, target: LogDirectory, name: str) -> Log:
+        manager = self._manager
         directory = os.path.join(target.path, name)
         with target.making(directory, log.topic_partition, log.topic_id):
             future = Log.open(

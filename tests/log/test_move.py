@@ -435,6 +435,22 @@ def test_a_replica_does_not_move_to_where_checkpoints_still_have_an_earlier_one(
     manager.close()
 
 
+@pytest.mark.parametrize("in_the_way", ["predecessor", "directory"])
+def test_a_move_goes_on_where_another_one_that_is_asked_for_cannot_begin(tmp_path: Path, in_the_way: str) -> None:
+    if in_the_way == "predecessor":
+        (tmp_path / "c").mkdir()
+        (tmp_path / "c" / RECOVERY_POINTS).write_text("0\n1\nt 0 1\n")
+    manager = opened(tmp_path, "abc")
+    filled(manager, tmp_path)
+    moves = copied(manager, tmp_path)
+    if in_the_way == "directory":
+        (tmp_path / "c" / "t-0").mkdir()
+    with pytest.raises(KafkaError):
+        moves.start(T0, str(tmp_path / "c"))
+    assert moves.under_way(manager.directories[1]) == [T0]
+    manager.close()
+
+
 def test_checkpoints_keep_a_replica_that_was_replaced(tmp_path: Path) -> None:
     manager = opened(tmp_path)
     filled(manager, tmp_path).flush()
