@@ -61,8 +61,9 @@ class ReplicaMoves:
         this broker has not the one or not the other."""
         logs = self._shared.replicas.logs
         target, replica = logs.live_directory(path), logs.get(tp)
-        for moves in self._into.values():
-            moves.forget(tp)
+        for directory, moves in self._into.items():
+            if directory is not target:
+                moves.forget(tp)
         if replica is not None and tp in target.replaced:
             self._shared.moves.cancel(tp)
             self._into[target].begin(tp, back=replica)
@@ -139,7 +140,10 @@ class _MovesInto:
         return [*([] if self._task is None else [self._task]), *self._exchanges.values()]
 
     def begin(self, tp: TopicPartition, back: Log | None = None) -> None:
-        self._moves[tp] = _Move(back)
+        """What an exchange is about to learn of a move that is asked for once more, it goes on knowing."""
+        move = self._moves.get(tp)
+        if move is None or move.back is not back or tp not in self._exchanges:
+            self._moves[tp] = _Move(back)
         self.resume()
 
     def forget(self, tp: TopicPartition) -> None:

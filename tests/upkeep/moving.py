@@ -105,7 +105,11 @@ class Broker:
 
     def give_up(self, tp: TopicPartition) -> None:
         """Where the broker is at work."""
-        self._moves.start(tp, self.home(tp))
+        self.ask_again(tp, self.home(tp))
+
+    def ask_again(self, tp: TopicPartition, path: str) -> None:
+        """Where the broker is at work."""
+        self._moves.start(tp, path)
 
     def resume(self) -> None:
         """Go on with what is under way."""

@@ -178,6 +178,27 @@ def test_a_move_that_is_asked_for_again_does_not_rest(broker: Broker, monkeypatc
     assert broker.home(FIRST) == broker.second
 
 
+def test_a_move_that_is_asked_for_again_amid_an_exchange_rests_behind_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, began = Durable.hold, []
+
+    def ask_again(durable: Durable, log: Log) -> Hold:
+        began.append(log)
+        broker.ask_again(FIRST, broker.second)
+        return hold(durable, log)
+
+    monkeypatch.setattr(Durable, "hold", ask_again)
+    monkeypatch.setattr(Durable, "holds", lambda durable, hold: False)
+    monkeypatch.setattr(Moves, "finish", lambda moves, tp: None)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    broker.work(after_ms=29_999)
+    assert len(began) == 1
+    broker.work(after_ms=1)
+    assert len(began) == 2
+
+
 def test_a_replica_serves_while_the_disk_of_its_copy_hangs_at_the_end_of_a_move(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
