@@ -70,17 +70,16 @@ class ShortCollections:
             self._ended(self._worked() - self._begun > _LONG_S)
 
     def _ended(self, was_long: bool) -> None:
+        blocks = self._blocks()
+        self._fewest = min(self._fewest, blocks)
         if was_long:
             gc.freeze()
-        if was_long or self._complete_is_due:
-            blocks = self._blocks()
-            if self._complete_is_due:
-                self._blocks_then = blocks
-            self._complete_is_due = self._were_many(blocks)
+        if self._complete_is_due:
+            self._blocks_then = blocks
+        self._complete_is_due = was_long and self._were_many(blocks)
 
     def _were_many(self, blocks: int) -> bool:
         """A minute is over, and throughout it there were."""
-        self._fewest = min(self._fewest, blocks)
         if self._now() - self._minute_begun < _MINUTE_S:
             return False
         fewest, then = self._fewest, self._blocks_then

@@ -91,6 +91,16 @@ def test_memory_that_is_given_back_within_a_minute_is_no_reason_for_a_complete_o
         assert not is_complete(collections)
 
 
+def test_memory_of_quiet_times_counts_where_collections_are_short() -> None:
+    collections = Collections()
+    for _ in range(5):
+        collections.now += MINUTE_S
+        collections.long(9 * MILLION)
+        assert not is_complete(collections)
+        collections.blocks = 2 * MILLION
+        collections.collect(OLDEST, 0.001)
+
+
 def test_little_memory_may_double_without_a_complete_one() -> None:
     collections = Collections(millions=0.05)
     collections.a_minute_with(1.04 * MILLION)
