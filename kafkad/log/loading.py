@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from kafkad.log.files import Files, may_pass
 from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
+from kafkad.log.partition_files import is_of_kafka
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, some
 
 ConfigFor = Callable[[str], LogConfig]
@@ -142,9 +144,6 @@ class Loader:
             for partition in partitions:
                 if partition.name.kind is Kind.CURRENT:
                     seen[partition.name.topic_partition].append((directory, partition))
-        for topic_partition, places in seen.items():
-            if len(places) > 1:
-                seen[topic_partition] = self._leave_foreign(found, places)
         several = [
             sorted(
                 (_Place(_order(old.path, self._files), directory, old) for directory, old in places),
@@ -153,6 +152,7 @@ class Loader:
             for places in seen.values()
             if len(places) > 1
         ]
+        several = [ours for places in several if len(ours := self._holding(found, places)) > 1]
         if unsettled := [places for places in several if places[-1].order == places[-2].order]:
             raise DuplicatePartitionError(_several_message(unsettled))
         for *replaced, _ in several:
@@ -160,22 +160,25 @@ class Loader:
                 found[place.directory].remove(place.found)
                 self._replace(place)
 
-    def _leave_foreign(
-        self, found: dict[LogDirectory, list[FoundPartition]], places: list[tuple[LogDirectory, FoundPartition]]
-    ) -> list[tuple[LogDirectory, FoundPartition]]:
-        """Those that hold a partition, or all if none does."""
-        holding = [place for place in places if place[0].holds_a_partition(place[1])]
-        if not holding:
-            return places
-        for directory, partition in places:
-            if (directory, partition) not in holding:
-                found[directory].remove(partition)
-                self.foreign.append(partition.path)
-        return holding
+    def _holding(self, found: dict[LogDirectory, list[FoundPartition]], places: list[_Place]) -> list[_Place]:
+        """Those that hold a partition, or are marked; all if none holds one. What a power cut has left of a copy goes;
+        somebody's own directory stays."""
+        holding = [place for place in places if place.directory.holds_a_partition(place.found)]
+        others = [place for place in places if holding and place not in holding and place.order == inf]
+        for place in others:
+            found[place.directory].remove(place.found)
+            if all(is_of_kafka(name) for name in self._files.listdir(place.found.path)):
+                self._put_away(place)
+            else:
+                self.foreign.append(place.found.path)
+        return [place for place in places if place not in others]
 
     def _replace(self, old: _Place) -> None:
+        self._last_marks[old.found.name.topic_partition] = int(old.order)  # those before it had lower ones
+        self._put_away(old)
+
+    def _put_away(self, old: _Place) -> None:
         tp = old.found.name.topic_partition
-        self._last_marks[tp] = int(old.order)  # those before it had lower ones
         with self._failing(old.directory):
             self.deleted.append(put_away(old.directory, old.found.path, tp, self._files))
 

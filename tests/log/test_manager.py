@@ -20,6 +20,7 @@ from kafkad.log.files import Files, disk_errors, may_pass
 from kafkad.log.loading import DuplicatePartitionError, LoadingProgress, LoadingStopped
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
+from kafkad.log.marks import Mark
 from kafkad.log.mending import verify_batch
 from kafkad.log.move import Moves
 from kafkad.log.truncation import truncate_to
@@ -253,15 +254,24 @@ def test_a_partition_in_two_directories_is_named_although_one_of_them_cannot_be_
         started(*disks)
 
 
-def test_what_only_has_the_name_of_a_partition_elsewhere_is_left_alone(disks: tuple[Path, Path]) -> None:
+@pytest.mark.parametrize("is_marked", [False, True])
+@pytest.mark.parametrize("has", ["notes.txt", "partition.metadata.tmp"])
+def test_what_only_has_the_name_of_a_partition_elsewhere_is_not_taken_for_it(
+    disks: tuple[Path, Path], has: str, is_marked: bool
+) -> None:
+    """Somebody's own directory is left alone. What a power cut has left of a copy goes, also of a marked replica's."""
     manager = started(*disks)
     log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[1]))
     manager.close()
-    (disks[0] / "t-0").mkdir()
-    (disks[0] / "t-0" / "notes.txt").touch()
+    if is_marked:
+        Mark(manager.files, log.directory, 1).put()
+    there = disks[0] / "t-0"
+    there.mkdir()
+    (there / has).touch()
     again = started(*disks)
     assert again.logs[T0].directory == log.directory
-    assert again.foreign == [f"{disks[0]}/t-0"]
+    assert again.foreign == ([str(there)] if has == "notes.txt" else [])
+    assert there.exists() == (has == "notes.txt")
     again.close()
 
 
