@@ -35,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         config = read()
+        if options.refuse_blank_file:
+            config.refuse_blank_file()
     except ConfigError as error:
         for problem in error.problems:
             print(f"kafkad: {problem}", file=sys.stderr)
@@ -102,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--check", action="store_true", help="check the configuration and exit; touches no data")
     made.add_argument("--supervised", type=int, nargs="+", help=argparse.SUPPRESS)  # descriptors from the supervisor
+    made.add_argument("--refuse-blank-file", action="store_true", help=argparse.SUPPRESS)  # from the supervisor, too
     made.add_argument("--version", action="version", version=f"kafkad {__version__}")
     return made
 

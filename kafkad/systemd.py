@@ -16,6 +16,8 @@ RELOADED = "configuration reloaded"
 NOT_RELOADED = "configuration not reloaded: see the log"
 STOP_ALL = signal.SIGINT
 """What a supervisor sends to its brokers when all of them are to stop; to stop one of several, send SIGTERM to it."""
+NOT_BLANK = "X_FILE_NOT_BLANK"
+"""Tells a supervisor that the broker runs by a file that sets something. systemd ignores what begins with X_."""
 
 _STATES = {"READY", "RELOADING", "MONOTONIC_USEC", "STOPPING"}
 """Only the last of them holds."""
@@ -57,9 +59,9 @@ class Notifier:
         """The interval of `watchdog` calls: twice as often as systemd asks for, so that one late call does no harm."""
         return self._watchdog_us / 2_000_000 if self._watchdog_us and self._socket else None
 
-    def ready(self, status: str) -> None:
-        """Listeners accept and logs are recovered; also the end of a reload."""
-        self._send(READY="1", STATUS=status)
+    def ready(self, status: str, *, not_blank: bool = False) -> None:
+        """Listeners accept and logs are recovered; also the end of a reload. `not_blank` is for a supervisor."""
+        self._send(READY="1", STATUS=status, **({NOT_BLANK: "1"} if not_blank else {}))
 
     def reloading(self) -> None:
         self._send(RELOADING="1", MONOTONIC_USEC=str(time.monotonic_ns() // 1000))

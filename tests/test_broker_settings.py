@@ -227,7 +227,9 @@ def test_a_file_that_sets_nothing_any_more_is_not_taken(tmp_path: Path) -> None:
 
     settings = Settings(read("log.retention.ms: -1\n"))
     for blank in ("# of our broker\n", "log.retention.ms:\n", "{}\n"):
-        with pytest.raises(ConfigError, match=f"^{file} sets nothing any more; to run by the defaults, restart$"):
+        with pytest.raises(
+            ConfigError, match=f"^{file} sets nothing any more; to run by the defaults, restart kafkad$"
+        ):
             settings.reread(read(blank))
     assert settings.static.long("log.retention.ms") == -1
     of_defaults = Settings(read("# log.retention.ms: -1\n"))

@@ -25,6 +25,7 @@ from kafkad.broker.daemon import Daemon
 from kafkad.broker.parts import Parts
 from kafkad.config import Config, load
 from kafkad.errors import ErrorCode
+from kafkad.systemd import NOT_BLANK
 from kafkad.timers import Timers
 from kafkad.wire.records import Record, build_batch
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
@@ -144,6 +145,25 @@ def test_a_reload_that_fails_is_over_for_systemd(
         asyncio.run(reload())
         for state in (b"RELOADING=1", b"READY=1\nSTATUS=configuration not reloaded: see the log") * 2:
             assert manager.recv(4096).startswith(state)
+
+
+@pytest.mark.parametrize("text", ["# only the header\n", "num.partitions: 1\n"])
+def test_a_supervisor_hears_that_the_file_sets_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    file = tmp_path / "kafkad.yaml"
+    file.write_text(text)
+
+    async def ready() -> None:
+        daemon = Daemon(load(str(file), [f"log.dirs={tmp_path}"], {}), _broken, None)
+        daemon._tell_ready("listening")
+        daemon._notifier.close()
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        asyncio.run(ready())
+        assert (f"{NOT_BLANK}=1" in manager.recv(4096).decode()) == text.startswith("num")
 
 
 def test_idle_connections_are_looked_for_again_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

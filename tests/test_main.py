@@ -65,6 +65,18 @@ def test_brokers_of_a_host_need_a_file_that_each_of_them_can_read(capsys: pytest
     assert capsys.readouterr().err == f"kafkad: {path} is no regular file, and each of the brokers has to read it\n"
 
 
+def test_a_broker_that_is_started_again_takes_no_blank_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its supervisor, when it had run by one that set something."""
+    file = tmp_path / "kafkad.yaml"
+    file.write_text("# only the header\n")
+    words = ["--config", str(file), "--check"]
+    assert main(words) == 0
+    assert main([*words, "--refuse-blank-file"]) == 2
+    assert capsys.readouterr().err == f"kafkad: {file} sets nothing any more; to run by the defaults, restart kafkad\n"
+    file.write_text("num.partitions: 1\n")
+    assert main([*words, "--refuse-blank-file"]) == 0
+
+
 def test_a_bad_configuration_is_exit_2_with_every_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "kafkad.yaml"
     file.write_text("log.segment.byte: 1\nnum.partitions: none\n")

@@ -396,7 +396,10 @@ class Daemon:
         )
         if store.problem is not None:
             log.error("%s", store.problem)
-        self._notifier.ready(f"listening on {listeners}; {text}")
+        self._tell_ready(f"listening on {listeners}; {text}")
+
+    def _tell_ready(self, status: str) -> None:
+        self._notifier.ready(status, not_blank=not self._settings.static.file_is_blank)
 
     # -- while it runs ---------------------------------------------------------------------------------------------
 
@@ -411,7 +414,7 @@ class Daemon:
             except Exception:
                 log.exception("internal error: the configuration could not be reloaded")
                 is_reloaded = False
-            self._notifier.ready(RELOADED if is_reloaded else NOT_RELOADED)
+            self._tell_ready(RELOADED if is_reloaded else NOT_RELOADED)
 
     async def _reload(self, parts: Parts) -> bool:
         """Take the configuration as it is now, and read the TLS stores again; what cannot change while running waits

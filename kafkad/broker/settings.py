@@ -54,9 +54,9 @@ class Settings:
     def reread(self, fresh: Config) -> Reload:
         """Takes from a file that was read again what may change while the broker runs; `override` has it in force.
         Raises ConfigError and takes nothing if that contradicts what stays as it is, or if the file sets nothing any
-        more, as when only its header has been written: by the defaults, retention would delete."""
-        if fresh.file_is_blank and not self.static.file_is_blank:
-            raise ConfigError(f"{fresh.file} sets nothing any more; to run by the defaults, restart")
+        more."""
+        if not self.static.file_is_blank:
+            fresh.refuse_blank_file()
         reload, merged = self.static.with_file(fresh), self.config.with_file(fresh).config
         known = contradictions(self.config)
         problems = [each for each in contradictions(merged) if each not in known]

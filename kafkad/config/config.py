@@ -9,6 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from kafkad.config.files import ConfigError
 from kafkad.config.listeners import ENCRYPTED, ZooKeeperAddress, parse_listeners, parse_zookeeper, protocol_map
 from kafkad.config.passwords import decrypted
 from kafkad.config.protocol import Protocol
@@ -299,6 +300,12 @@ class Config:
             warnings += [f"dynamic setting {name} is ignored: {why}" for name, why in reasons.items()]
             warnings += _without_effect(layers[source])
         return self._with(layers, warnings, ignored)
+
+    def refuse_blank_file(self) -> None:
+        """Raises ConfigError if the file sets nothing, where it was to replace one that did: only its header may have
+        been written, and by the defaults, retention would delete."""
+        if self.file_is_blank:
+            raise ConfigError(f"{self.file} sets nothing any more; to run by the defaults, restart kafkad")
 
     def says_the_same_as(self, other: Config) -> _Bool:
         return self._layers == other._layers

@@ -17,7 +17,7 @@ from kafkad.meta.served import serve
 from kafkad.net.http import TOKEN_VARIABLE
 from kafkad.supervisor.broker_http import HttpAnswer, ask
 from kafkad.supervisor.restarts import delay_s, how_it_ended
-from kafkad.systemd import STOP_ALL
+from kafkad.systemd import NOT_BLANK, STOP_ALL
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,8 @@ _REMEMBERED_ENDS = 10
 
 class BrokerProcess:
     """`keep_running` until `stop`. `doing` says in words why it is not ready, `on_change` hears of each change.
-    `advice` is for whoever reads that it cannot use its configuration."""
+    `advice` is for whoever reads that it cannot use its configuration. Its file `may_be_blank` until it has run by one
+    that sets something: a restart takes no file that a reload would not."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class BrokerProcess:
         on_change: Callable[[], None],
         advice: Callable[[], str],
         *,
+        may_be_blank: bool,
         with_http: bool,
     ) -> None:
         self.broker_id = broker_id
@@ -58,6 +60,7 @@ class BrokerProcess:
         self._store = store
         self._on_change = on_change
         self._advice = advice
+        self._may_be_blank = may_be_blank
         self._http_token = token_urlsafe()
         self._http = socket.create_server(("127.0.0.1", 0)) if with_http else None
         self._process: asyncio.subprocess.Process | None = None
@@ -120,6 +123,7 @@ class BrokerProcess:
             self.reloading = self.reloading and not self.ready
             self.ready = self._was_ready = True
             self.bad_configuration = False
+            self._may_be_blank = self._may_be_blank and NOT_BLANK not in notice
         elif "STOPPING" in notice:
             self.ready = False
         self.doing = notice.get("STATUS", self.doing)
@@ -165,6 +169,7 @@ class BrokerProcess:
         descriptors = [store.fileno()] if self._http is None else [store.fileno(), self._http.fileno()]
         return await asyncio.create_subprocess_exec(
             *self._command,
+            *([] if self._may_be_blank else ["--refuse-blank-file"]),
             "--supervised",
             *map(str, descriptors),
             pass_fds=descriptors,

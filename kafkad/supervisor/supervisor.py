@@ -195,6 +195,7 @@ class Supervisor:
             store,
             self._changed,
             self._advice,
+            may_be_blank=self._config.file_is_blank,
             with_http=self._config.http_listener is not None,
         )
 

@@ -33,7 +33,16 @@ class Scene:
 
     def begin(self) -> tuple[BrokerProcess, BrokerProcess]:
         first, second = (
-            BrokerProcess(n, [], {}, self.store, self.supervisor._changed, self.supervisor._advice, with_http=False)
+            BrokerProcess(
+                n,
+                [],
+                {},
+                self.store,
+                self.supervisor._changed,
+                self.supervisor._advice,
+                may_be_blank=False,
+                with_http=False,
+            )
             for n in range(2)
         )
         self.supervisor._brokers = [first, second]

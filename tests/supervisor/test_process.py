@@ -16,7 +16,7 @@ from kafkad.clock import SystemClock
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.file_in_use import FileInUse
 from kafkad.supervisor.process import BrokerProcess
-from kafkad.systemd import STOP_ALL
+from kafkad.systemd import NOT_BLANK, STOP_ALL
 
 pytestmark = pytest.mark.slow
 
@@ -24,14 +24,18 @@ NO_FILE = FileInUse.at(None).advice
 
 
 def supervised(
-    command: list[str], until: Callable[[BrokerProcess], bool], advice: Callable[[], str] = NO_FILE
+    command: list[str],
+    until: Callable[[BrokerProcess], bool],
+    advice: Callable[[], str] = NO_FILE,
+    *,
+    may_be_blank: bool = False,
 ) -> BrokerProcess:
     """The process when `until` holds and it has been stopped."""
 
     async def run() -> BrokerProcess:
         store = EmbeddedStore.in_memory(SystemClock())
         changed = asyncio.Event()
-        broker = BrokerProcess(1, command, {}, store, changed.set, advice, with_http=False)
+        broker = BrokerProcess(1, command, {}, store, changed.set, advice, may_be_blank=may_be_blank, with_http=False)
         running: Awaitable[None] = asyncio.ensure_future(broker.keep_running())
         async with asyncio.timeout(20):
             while not until(broker):
@@ -91,6 +95,25 @@ def test_a_start_that_failed_for_something_else_keeps_nobody_from_saying_that_it
     assert supervised(python(code), lambda broker: broker.restarts == 2).bad_configuration
 
 
+@pytest.mark.parametrize(
+    ("may_be_blank", "notice", "refuses"),
+    [(False, {}, True), (True, {"READY": "1"}, False), (True, {"READY": "1", NOT_BLANK: "1"}, True)],
+)
+def test_one_that_has_run_by_a_file_that_sets_something_is_started_again_by_no_blank_one(
+    may_be_blank: bool, notice: dict[str, str], refuses: bool
+) -> None:
+    """A SIGHUP takes none either: by the defaults, retention would delete."""
+
+    def ended(broker: BrokerProcess) -> bool:
+        if broker.restarts == 1:
+            broker.take(notice)
+        return broker.restarts == 2
+
+    says = python("import sys; sys.exit(8 if '--refuse-blank-file' in sys.argv else 7)")
+    broker = supervised(says, ended, may_be_blank=may_be_blank)
+    assert ("exit code 8" in broker.doing) == refuses
+
+
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_a_file_that_is_another_by_now_is_named_to_who_reads_why_a_broker_cannot_use_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_changed: bool
@@ -121,7 +144,8 @@ def test_a_program_that_is_not_there_is_tried_again() -> None:
 
 def signalled() -> tuple[BrokerProcess, list[int]]:
     """A process that only seems to run, and the signals that it gets."""
-    broker = BrokerProcess(1, [], {}, EmbeddedStore.in_memory(SystemClock()), lambda: None, NO_FILE, with_http=False)
+    store = EmbeddedStore.in_memory(SystemClock())
+    broker = BrokerProcess(1, [], {}, store, lambda: None, NO_FILE, may_be_blank=False, with_http=False)
     sent: list[int] = []
     broker.signal = sent.append  # type: ignore[method-assign]
     broker._process = SimpleNamespace(pid=1)  # type: ignore[assignment]
