@@ -20,11 +20,11 @@ async def settled(read: Callable[[], Config], file: str | None, clock: Clock, ti
     ConfigError that came twice, or one of its own where they differ all the time. Without a `file` one is enough."""
     if file is None:
         return read()
-    if os.path.exists(file) and not os.path.isfile(file):  # as a pipe, which would be waited for
-        raise ConfigError(f"{file} is no regular file, and cannot be read again; to change what it said, restart")
     before: Config | None = None
     refused: ConfigError | None = None
     for _ in range(_MOST_READINGS):
+        if os.path.exists(file) and not os.path.isfile(file):  # as a pipe, which would be waited for
+            raise ConfigError(f"{file} is no regular file, and cannot be read again; to change what it said, restart")
         try:
             now = read()
         except ConfigError as error:

@@ -12,7 +12,7 @@ from kafkad.config.checks import (
     of_file,
 )
 from kafkad.config.config import Config, Source, find_setting
-from kafkad.config.files import ConfigError, Entry, read_properties, read_yaml
+from kafkad.config.files import ConfigError, Entry, content_of, read_properties, read_yaml
 from kafkad.config.idle import idle
 from kafkad.config.secrets import PROVIDERS, Secrets
 from kafkad.config.setting import ConfigType, Setting, Value
@@ -60,7 +60,7 @@ def load(
     if environ.get("STATE_DIRECTORY"):
         defaults["log.dir"] = environ["STATE_DIRECTORY"].split(":")[0]
     if config_file is not None:
-        content, loader.from_kafka = _read(config_file)
+        content, loader.from_kafka = _read(config_file, among_others=among_others)
         if loader.from_kafka:
             defaults = dict(KAFKAS_DEFAULTS)
             in_file = read_properties(config_file, content)
@@ -98,13 +98,18 @@ _BEHIND_A_NAME = re.compile(r"[:\s]")
 _NAME = re.compile(r"[a-z]{1,20}|[A-Za-z][\w-]{0,40}(\.[\w-]{1,40})+", re.ASCII)
 
 
-def _read(path: str) -> tuple[str, bool]:
-    """Its text, and whether that is Java's format of properties."""
+def _read(path: str, *, among_others: bool) -> tuple[str, bool]:
+    """Its text, and whether that is Java's format of properties. A broker of several may find a pipe read already."""
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        if among_others:
+            content = content_of(path)
+        else:
+            with open(path, "rb") as file:
+                content = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{error}, and each of the brokers has to read it") from None
     if not content.strip():  # somebody emptied it, or is about to write it: by the defaults, retention would delete
         raise ConfigError(f"{path}: is empty; to run by the defaults, leave --config away")
     as_java = java_text(content)

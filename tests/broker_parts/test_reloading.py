@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -67,3 +67,17 @@ def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
         ConfigError, match="is no regular file, and cannot be read again; to change what it said, restart"
     ):
         readings(tmp_path, [], file=str(pipe))
+
+
+def test_a_pipe_that_takes_the_place_of_a_file_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "kafkad.yaml"
+    file.touch()
+
+    def says() -> Iterator[int]:
+        file.unlink()
+        os.mkfifo(file)
+        yield 1
+        raise AssertionError("it was read")
+
+    with pytest.raises(ConfigError, match="is no regular file"):
+        readings(tmp_path, says(), file=str(file))

@@ -1,5 +1,6 @@
 """From files, overrides and the environment to a Config, and every way in which that can fail."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -272,6 +273,15 @@ def test_unreadable_files(tmp_path: Path) -> None:
     empty = tmp_path / "empty.yaml"
     empty.write_text(" \n")
     assert problems(str(empty)) == [f"{empty}: is empty; to run by the defaults, leave --config away"]
+
+
+@pytest.mark.timeout(20)
+def test_one_broker_of_several_waits_for_no_pipe(tmp_path: Path) -> None:
+    """Its supervisor has started it again; nobody may write to the pipe, or only the first time."""
+    pipe = tmp_path / "kafkad.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match=f"^{pipe} is no regular file, and each of the brokers has to read it$"):
+        load(str(pipe), [], {}, among_others=True)
 
 
 def test_properties_may_be_in_javas_own_encoding(tmp_path: Path) -> None:
