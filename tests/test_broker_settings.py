@@ -217,6 +217,21 @@ def test_a_store_in_the_file_is_not_taken_over_a_location_of_the_dynamic_setting
     assert settings.reread(of_several("AC", _BOTH, *in_file)).changed
 
 
+_ENV = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+
+
+@pytest.mark.parametrize(
+    "text", [f"config.providers=env\nconfig.providers.env.class={_ENV}\n", "confluent.foo=1\n", "log.dirs=\n"]
+)
+def test_a_file_of_which_nothing_counts_is_not_taken_for_one_that_sets_something(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.retention.ms=-1\n")
+    settings = Settings(load(str(file), ["num.io.threads=9"], {}))
+    file.write_text(text)
+    with pytest.raises(ConfigError, match="sets nothing any more"):
+        settings.reread(load(str(file), ["num.io.threads=9"], {}))
+
+
 def test_a_file_that_sets_nothing_any_more_is_not_taken(tmp_path: Path) -> None:
     """Only its header may have been written: by the defaults, retention would delete what was to be kept."""
     file = tmp_path / "kafkad.yaml"

@@ -64,7 +64,7 @@ class Config:
         warnings: Sequence[_Str] = (),
         ignored: Mapping[Source, Mapping[_Str, _Str]] = _NOTHING,
     ) -> None:
-        """`file_is_blank`: it sets nothing, as one of comments alone.
+        """`file_is_blank`: it sets nothing, as one of comments alone, or of names that are no settings.
         `among_others`: of one of the brokers of a host, whose settings do not tell that. `ignored` are described as
         Kafka describes them, and mean nothing: names in a file for Kafka that are no settings, and what the metadata
         store has and kafkad cannot use, by name and text."""

@@ -70,6 +70,7 @@ def load(
     given = list({entry.name: entry for entry in map(_override, overrides)}.values())
     loader.configure(in_file, given)
     loader.take(in_file, file=config_file)
+    file_is_blank = config_file is not None and not loader.values
     loader.from_kafka = False
     loader.take(given)
     loader.check_permissions()
@@ -81,7 +82,7 @@ def load(
         file=config_file,
         secrets=loader.secrets,
         among_others=among_others,
-        file_is_blank=config_file is not None and all(entry.text is None for entry in in_file),
+        file_is_blank=file_is_blank,
         warnings=warnings,
         ignored=ignored,
     )
