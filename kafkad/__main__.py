@@ -45,9 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _report(config)
     supervised: list[int] | None = options.supervised
     several = supervised is None and config.int("kafkad.brokers") > 1
-    if several and options.config is not None and not os.path.isfile(options.config):
-        print(f"kafkad: {options.config} is no regular file, and each of the brokers has to read it", file=sys.stderr)
-        return BAD_CONFIGURATION
     broker = None if supervised is None else config.broker_id
     loggers.setup(config.str("kafkad.log.format"), config.str("kafkad.log.level"), broker=broker)
     _say_who_starts(options.config)

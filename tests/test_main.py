@@ -54,13 +54,16 @@ def test_check_says_where_data_would_be(
     assert capsys.readouterr().out.endswith(f"; data in {place}\n")
 
 
-def test_brokers_of_a_host_need_a_file_that_each_of_them_can_read(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("more", [[], ["--check"]])
+def test_brokers_of_a_host_need_a_file_that_each_of_them_can_read(
+    capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
     """A pipe is empty for the second one."""
     reading, writing = os.pipe()
     os.write(writing, b"kafkad.brokers: 2\n")
     os.close(writing)
     path = f"/dev/fd/{reading}"
-    assert main(["--config", path]) == 2
+    assert main(["--config", path, *more]) == 2
     os.close(reading)
     assert capsys.readouterr().err == f"kafkad: {path} is no regular file, and each of the brokers has to read it\n"
 

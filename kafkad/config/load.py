@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -32,6 +33,7 @@ _MAY_BE_EMPTY = "ssl.endpoint.identification.algorithm"
 """Here nothing means none, as it does for a list in a file; for other texts it means that the default holds."""
 _TEXTS = (ConfigType.STRING, ConfigType.CLASS, ConfigType.PASSWORD)
 _NUMBERS = (ConfigType.SHORT, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE)
+_EACH_READS_IT = "and each of the brokers has to read it"
 _WHILE_RUNNING = "as in Kafka, it can only be set while the broker runs, by kctl configs set or kafka-configs"
 _IDS = ("broker.id", "node.id")
 _KEYS = "ssl.keystore.location"
@@ -88,6 +90,8 @@ def load(
     )
     known = of_file if may_have_dynamic_settings(config) else contradictions
     problems = loader.all_problems() or [*known(config), *directories_with_two_names(config)]
+    if config_file is not None and config.int("kafkad.brokers") > 1 and not os.path.isfile(config_file):
+        problems.append(f"{config_file} is no regular file, {_EACH_READS_IT}")
     if problems:
         raise ConfigError(*problems)
     config.warnings += tuple(idle(config))
@@ -110,7 +114,7 @@ def _read(path: str, *, among_others: bool) -> tuple[str, bool]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise ConfigError(f"{error}, and each of the brokers has to read it") from None
+        raise ConfigError(f"{error}, {_EACH_READS_IT}") from None
     if not content.strip():  # somebody emptied it, or is about to write it: by the defaults, retention would delete
         raise ConfigError(f"{path}: is empty; to run by the defaults, leave --config away")
     as_java = java_text(content)
