@@ -117,7 +117,7 @@ class JobError(EtlError):
 
 def load(file: JobFile, environment: Mapping[str, str] = os.environ) -> Loaded:
     """Loads the file. Raises EtlError USAGE with all mistakes."""
-    return parse(read(file.path), file, environment)
+    return parse(read(file.path, may_be_pipe=True), file, environment)
 
 
 def name_in(path: Path) -> str:
@@ -132,8 +132,9 @@ def name_in(path: Path) -> str:
     raise EtlError(f"{path} does not say the job's name", EtlExit.USAGE, hints=("give the name instead of the file",))
 
 
-def read(path: Path, where: str = "") -> str:
-    """The text of a job file, or of one that it names at `where`. Raises EtlError USAGE."""
+def read(path: Path, where: str = "", *, may_be_pipe: bool = False) -> str:
+    """The text of a job file, or of one that it names at `where`. Raises EtlError USAGE. It `may_be_pipe` that a shell
+    opens where it is named on the command line, and by any name."""
     try:
         with opened(str(path)) as stream, TextIOWrapper(stream, "utf-8") as text:
             return text.read()
@@ -142,7 +143,8 @@ def read(path: Path, where: str = "") -> str:
     except UnicodeDecodeError as error:
         raise EtlError(f"{path} is not valid UTF-8: byte {error.start}", EtlExit.USAGE, where=where) from error
     except KctlError as error:
-        raise EtlError(error.what, EtlExit.USAGE, hints=error.hints, where=where) from None
+        hints = error.hints if may_be_pipe else ()
+        raise EtlError(error.what, EtlExit.USAGE, hints=hints, where=where) from None
 
 
 def parse(text: str, file: JobFile, environment: Mapping[str, str]) -> Loaded:

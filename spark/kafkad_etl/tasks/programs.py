@@ -96,7 +96,10 @@ def _setting(word: str) -> tuple[str, str]:
 
 def _check_file(name: str, environ: Mapping[str, str]) -> None:
     if Path(name).suffix != ".py":
-        hints = ("Spark's own spark-submit runs other programs: kctl etl env, kctl etl jars path",)
+        hints = (
+            "kctl etl run takes a job by any name, or from a pipe",
+            "Spark's own spark-submit runs other programs: kctl etl env, kctl etl jars path",
+        )
         raise EtlError(f"{name} is neither a job (.yaml) nor a program (.py)", EtlExit.USAGE, hints=hints)
     path = local_path(name)
     if path is None:
@@ -105,6 +108,8 @@ def _check_file(name: str, environ: Mapping[str, str]) -> None:
         source = content_of(path)
     except OSError as error:
         raise EtlError(f"{name}: {(error.strerror or str(error)).lower()}", EtlExit.USAGE) from error
+    except KctlError as error:  # without its hint: a pipe has no name that ends in .py
+        raise EtlError(error.what, EtlExit.USAGE) from None
     if environ.get("PYSPARK_DRIVER_PYTHON") or environ.get("PYSPARK_PYTHON"):
         return  # another Python may have another syntax
     _check_syntax(name, source)

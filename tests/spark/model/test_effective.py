@@ -168,7 +168,7 @@ def test_a_named_pipe_that_a_job_names_is_not_waited_for(tmp_path: Path, additio
         read(tmp_path, addition + "description: ${day}\n")
     assert caught.value.what.endswith(f"{where}{tmp_path}/jobs/a.sql is no regular file")
     assert caught.value.exit_code is EtlExit.USAGE
-    assert caught.value.hints
+    assert caught.value.hints == (), "nobody can write <(COMMAND) into a job"
 
 
 def test_kinds_of_schemas(tmp_path: Path) -> None:
