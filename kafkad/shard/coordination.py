@@ -177,8 +177,14 @@ class Coordination(Generic[M]):
         return home_partition(key, count)
 
     async def prepare(self) -> None:
-        """Make the topic if it is not there, and count its partitions; raises what `create` raised."""
-        if self.topic not in self._replicas.metadata.topics:
+        """Make the topic if it is not there, and count its partitions; raises what `create` raised.
+        COORDINATOR_NOT_AVAILABLE while nobody has told this broker whether it is there: another one may know."""
+        metadata = self._replicas.metadata
+        if self.topic not in metadata.topics:
+            if not metadata.is_here.is_set():
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, "the controller has not told this broker of any topic yet"
+                )
             await self._create_once()
         if self._count.known() is None:
             await self._count.read()

@@ -10,7 +10,7 @@ import pytest
 
 from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.errors import ErrorCode
-from kafkad.names import GROUPS_TOPIC, TopicPartition, home_partition
+from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition, home_partition
 from kafkad.shard.leadership import Leadership
 from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest
 from kafkad.wire.messages.heartbeat import HeartbeatRequest
@@ -170,6 +170,28 @@ def test_followers_that_have_died_do_not_keep_a_coordinator_from_answering(in_me
         assert fetched(three, 3) == (0, 41)
         three.work_for(200)
     assert 2 in three[3].partition(HOME).role.isr
+
+
+@pytest.mark.parametrize(("kind", "topic"), [(0, GROUPS_TOPIC), (1, TRANSACTIONS_TOPIC)])
+def test_a_broker_that_has_been_told_of_no_topic_yet_does_not_try_to_make_one(
+    in_memory: Brokers, caplog: pytest.LogCaptureFixture, kind: int, topic: str
+) -> None:
+    """Clients that are still connected ask as soon as it is started again."""
+    three = in_memory
+    if topic == TRANSACTIONS_TOPIC:
+        three.create(topic, (1, 2))
+    three.leave(3)
+    three.cut.add(frozenset({1, 3}))
+    three.start(3)
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[GROUP])
+
+    def code() -> int:
+        return int(three.ended(three[3].ask(request, 4)).coordinators[0].error_code)
+
+    assert code() == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert [message for message in caplog.messages if "cannot create" in message] == []
+    three.cut.clear()
+    three.until(lambda: code() == ErrorCode.NONE, advance_ms=10)
 
 
 def test_groups_go_on_without_the_metadata_store_however_long_fetches_of_followers_wait(tmp_path: Path) -> None:
