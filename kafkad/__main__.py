@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if several:
         from kafkad.supervisor import run as supervise
 
-        return supervise(config, [*_launcher(), *(sys.argv[1:] if arguments is None else arguments)])
+        return supervise(config, read, [*_launcher(), *(sys.argv[1:] if arguments is None else arguments)])
     from kafkad.broker import run  # not before it is certain that there is something to run
     from kafkad.broker.supervised import Supervised
 

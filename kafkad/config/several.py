@@ -41,6 +41,11 @@ def settings_of(config: Config, index: int, first_id: int) -> list[str]:
     return settings
 
 
+def given_to_brokers(config: Config) -> frozenset[str]:
+    """The settings of which none of the brokers sees what its file says. `broker.id` has two names."""
+    return frozenset(["node.id", *(setting.partition("=")[0] for setting in settings_of(config, 0, 0))])
+
+
 def log_dirs_of(config: Config, index: int, broker: int) -> list[str]:
     return [path if index == 0 else os.path.join(path, DIRECTORY, str(broker)) for path in config.log_dirs]
 

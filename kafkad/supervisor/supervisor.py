@@ -8,14 +8,14 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from errno import EADDRINUSE
 from time import monotonic
 
 from kafkad import STARTED
 from kafkad.clock import SystemClock
-from kafkad.config import Config
-from kafkad.config.several import settings_of
+from kafkad.config import Config, ConfigError
+from kafkad.config.several import given_to_brokers, settings_of
 from kafkad.exit_status import BAD_CONFIGURATION, FAILED
 from kafkad.log.checkpoint import META_PROPERTIES, CheckpointError, KraftError, MetaProperties, read_meta_properties
 from kafkad.log.files import Files
@@ -46,8 +46,9 @@ class CannotStart(Exception):
 class Supervisor:
     """`serve` runs through its whole life. `command` starts a broker with this configuration."""
 
-    def __init__(self, config: Config, command: Sequence[str]) -> None:
+    def __init__(self, config: Config, read_config: Callable[[], Config], command: Sequence[str]) -> None:
         self._config = config
+        self._read_config = read_config
         self._command = command
         self._file_in_use = FileInUse.at(config.file)
         self._loop = asyncio.get_running_loop()
@@ -225,11 +226,9 @@ class Supervisor:
             self._announce()
         elif self._reloading and not any(broker.reloading for broker in self._brokers):
             self._reloading = False
-            said = {broker.doing for broker in self._brokers}
-            self._problem = NOT_RELOADED if NOT_RELOADED in said else ""
-            if said == {RELOADED}:
-                self._file_in_use = FileInUse.at(self._config.file)
-            self._notifier.ready(self._problem or RELOADED)
+            self._problem = "" if self._is_reloaded() else NOT_RELOADED
+            if self._announced:  # systemd takes the end of a reload for that of the start, which is still to come
+                self._notifier.ready(self._problem or RELOADED)
         else:
             self._notifier.status(self._missing() or self._problem or f"{len(self._brokers)} brokers are ready")
 
@@ -265,15 +264,34 @@ class Supervisor:
         self._notifier.ready(f"{ready}; {missing}" if missing else ready)
 
     def _reload(self) -> None:
-        """SIGHUP: each broker reads the configuration again, and says itself what a restart is needed for."""
+        """SIGHUP: each broker reads the configuration again, and says what a restart is needed for, of what it sees."""
         if not self._brokers:
             return  # those that are about to be started read it anyway
-        if self._announced:  # systemd takes the end of a reload for that of the start, which is still to come
-            self._reloading = True
+        self._reloading = True
+        if self._announced:
             self._notifier.reloading()
         for broker in self._brokers:
             broker.reload()
         self._changed()
+
+    def _is_reloaded(self) -> bool:
+        """What no broker sees of a file that they have taken is looked at here. False where one did not take it, which
+        has said why, and where it is no file to start by."""
+        said = {broker.doing for broker in self._brokers}
+        if RELOADED not in said or NOT_RELOADED in said:
+            return NOT_RELOADED not in said
+        if said == {RELOADED}:
+            self._file_in_use = FileInUse.at(self._config.file)
+        try:
+            fresh = self._read_config()
+        except ConfigError as error:
+            log.error("kafkad can no longer start by the configuration file: %s", "; ".join(error.problems))
+            return False
+        given = given_to_brokers(self._config)
+        restart = [name for name in self._config.with_file(fresh).restart if name in given]
+        if restart:
+            log.warning("these settings need a restart to change: %s", ", ".join(restart))
+        return True
 
     async def _feed_watchdog(self) -> None:
         interval_s = self._notifier.watchdog_interval_s

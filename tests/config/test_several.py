@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkad.config import Config, ConfigError, load
-from kafkad.config.several import settings_of
+from kafkad.config.several import given_to_brokers, settings_of
 
 
 def each(*overrides: str, first_id: int = 0) -> list[Config]:
@@ -70,3 +70,11 @@ def test_it_is_refused_together_with_zookeeper() -> None:
     text = problem("kafkad.brokers=2", "zookeeper.connect=localhost:2181")
     assert "zookeeper.connect cannot be set with it" in text
     assert "kafkad@ID" in text
+
+
+def test_what_brokers_are_given_is_what_they_do_not_read_in_the_file() -> None:
+    config = load(None, ["kafkad.brokers=2", "http.listener=:9404"], {})
+    given = {"broker.id", "node.id", "broker.id.generation.enable", "kafkad.brokers", "kafkad.metadata.dir"}
+    assert given_to_brokers(config) == given | {"listeners", "log.dirs"}, "the first serves HTTP where the file says"
+    config = load(None, ["kafkad.brokers=2", "advertised.listeners=PLAINTEXT://kafka:9092"], {})
+    assert given_to_brokers(config) == given | {"listeners", "log.dirs", "advertised.listeners"}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.clock import SystemClock
-from kafkad.config import load
+from kafkad.config import Config, load
 from kafkad.exit_status import BAD_CONFIGURATION
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.process import BrokerProcess
@@ -26,10 +26,13 @@ class Scene:
         self._manager = manager
         self.file = directory / "kafkad.yaml"
         self.file.write_text("num.partitions: 3\n")
-        self.supervisor = Supervisor(load(str(self.file), [], {}), [])
+        self.supervisor = Supervisor(self.read(), self.read, [])
         self.store = EmbeddedStore.in_memory(SystemClock())
         self.store.is_starting = True
         self.supervisor._store = self.store
+
+    def read(self) -> Config:
+        return load(str(self.file), [], {})
 
     def begin(self) -> tuple[BrokerProcess, BrokerProcess]:
         first, second = (
@@ -57,6 +60,12 @@ class Scene:
         self.told()
         self.supervisor._reload()
         return brokers
+
+    def reload(self, *says: str) -> None:
+        for broker, status in zip(self.begin_reload(), says, strict=True):
+            broker.take({"READY": "1", "STATUS": status})
+            broker.reloading = False
+            self.supervisor._changed()
 
     def told(self) -> list[str]:
         found = []
@@ -181,11 +190,7 @@ def test_a_reload_amid_which_all_brokers_end_is_over(scenario: Run) -> None:
 
 def test_a_reload_that_a_broker_could_not_do_is_told(scenario: Run) -> None:
     def steps(scene: Scene) -> None:
-        brokers = scene.begin_reload()
-        for broker, status in zip(brokers, (NOT_RELOADED, RELOADED), strict=True):
-            broker.take({"READY": "1", "STATUS": status})
-            broker.reloading = False
-            scene.supervisor._changed()
+        scene.reload(NOT_RELOADED, RELOADED)
         assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
         scene.supervisor._changed()
         assert scene.told() == [f"STATUS={NOT_RELOADED}"]
@@ -202,10 +207,61 @@ def test_brokers_that_have_all_taken_a_file_run_by_that_one(scenario: Run, last:
         assert advice() == ""
         scene.file.write_text("num.partitions: 4\n")
         assert "is another file than the brokers run by" in advice()
-        for broker, status in zip(scene.begin_reload(), (RELOADED, last), strict=True):
-            broker.take({"READY": "1", "STATUS": status})
-            broker.reloading = False
-            scene.supervisor._changed()
+        scene.reload(RELOADED, last)
         assert (advice() == "") == (last == RELOADED)
+
+    scenario(steps)
+
+
+GIVEN = "kafkad.brokers: 4\nkafkad.metadata.dir: /meta\nlisteners: PLAINTEXT://:9192\nlog.dirs: /data\nnode.id: 7\n"
+
+
+@pytest.mark.parametrize("last", [RELOADED, NOT_RELOADED])
+def test_what_brokers_are_given_is_named_where_the_file_says_otherwise(
+    scenario: Run, caplog: pytest.LogCaptureFixture, last: str
+) -> None:
+    """They do not see it, and name what they see themselves."""
+
+    def steps(scene: Scene) -> None:
+        scene.file.write_text(f"num.partitions: 4\n{GIVEN}advertised.listeners: PLAINTEXT://kafka:9192\n")
+        scene.reload(RELOADED, last)
+        named = "broker.id, kafkad.brokers, kafkad.metadata.dir, listeners, log.dirs, node.id"
+        told = [f"these settings need a restart to change: {named}"]
+        assert caplog.messages == (told if last == RELOADED else []), "a broker that did not take it says why"
+        assert f"READY=1\nSTATUS={last}" in scene.told()
+
+    scenario(steps)
+
+
+def test_a_reload_while_brokers_start_names_it_when_they_have_read_the_file(
+    scenario: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    def steps(scene: Scene) -> None:
+        brokers = scene.begin()
+        for broker in brokers:
+            broker.reloading = True
+        scene.file.write_text("kafkad.brokers: 4\n")
+        scene.supervisor._reload()
+        for broker in brokers:
+            broker.take({"READY": "1"})
+        assert caplog.messages == []
+        for broker in brokers:
+            broker.take({"READY": "1", "STATUS": RELOADED})
+        assert caplog.messages == ["these settings need a restart to change: kafkad.brokers"]
+
+    scenario(steps)
+
+
+def test_a_file_that_brokers_take_and_kafkad_could_not_start_by_is_an_error(
+    scenario: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each of them knows only its own ports."""
+
+    def steps(scene: Scene) -> None:
+        scene.file.write_text("kafkad.brokers: 2\nlisteners: PLAINTEXT://:9092\nhttp.listener: :9093\n")
+        scene.reload(RELOADED, RELOADED)
+        [error] = caplog.messages
+        assert error.startswith("kafkad can no longer start by the configuration file: port 9093 would be that of http")
+        assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
 
     scenario(steps)

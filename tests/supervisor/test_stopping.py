@@ -41,7 +41,8 @@ def test_an_internal_error_about_one_broker_takes_the_metadata_store_from_no_oth
         return brokers[-1]
 
     async def scenario() -> None:
-        supervisor = Supervisor(load(None, ["kafkad.brokers=3"], {}), [])
+        config = load(None, ["kafkad.brokers=3"], {})
+        supervisor = Supervisor(config, lambda: config, [])
         monkeypatch.setattr(supervisor, "_process", process)
         supervising = asyncio.create_task(supervisor._supervise(EmbeddedStore.in_memory(SystemClock()), 0))
         supervisor._stopping.set()
