@@ -112,8 +112,8 @@ class Controller:
         self._consumer = asyncio.create_task(self._consume())
         try:
             answers = await self._enqueue(self._elect)
-        except ControllerMoved:
-            return  # somebody was elected while this one began its term; the queue goes on with that
+        except (ControllerMoved, SessionExpired):
+            return  # somebody was elected while this one began its term, or will be; the queue goes on with that
         except OutOfReach as error:
             log.error("controller election failed; retrying: %s", error)
             self._look_later()
@@ -339,6 +339,8 @@ class Controller:
                 log.error("the controller lost the metadata store amid a change, and begins a new term: %s", e)
                 await self._resign()
                 self._look_later()
+            except SessionExpired:
+                pass  # the term is over with the session, and this broker looks again in its next one
             except MetaError as e:
                 log.error("the controller failed to carry out a change: %s", e)
             except Exception:

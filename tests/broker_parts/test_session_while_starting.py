@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,9 @@ class Expiring:
         return ask
 
 
-def test_a_broker_starts_whenever_its_session_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_starts_whenever_its_session_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     expiring = Expiring(monkeypatch)
     for at in count(1):
         expiring.at, expiring.done, expiring.expired_at = at, 0, ""
@@ -48,3 +51,5 @@ def test_a_broker_starts_whenever_its_session_expires(tmp_path: Path, monkeypatc
         assert not brokers.halted, f"{expiring.expired_at} was the last that it asked for"
         brokers.stop()
     assert at > 40
+    told = [record for record in caplog.records if record.name.startswith("kafkad.controller")]
+    assert [record.getMessage() for record in told if record.levelno >= logging.ERROR] == []

@@ -22,6 +22,7 @@ from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import BadVersion, ConnectionLoss, Refused, Stat, Watch
 from kafkad.meta.znodes import (
+    BROKER_IDS,
     TOPICS,
     Broker,
     ControllerEpoch,
@@ -452,6 +453,38 @@ async def test_a_lost_session_ends_the_term_at_once(cluster: Cluster) -> None:
     await one.controller.session_renewed()
     await cluster.settle()
     assert one.controller.controller_id == 2
+
+
+@pytest.mark.parametrize(("broker", "asks_for"), [(1, BROKER_IDS), (2, ControllerNode.path())])
+def test_the_end_of_a_session_amid_the_work_of_a_controller_is_no_error(
+    broker: int, asks_for: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a broker that was stopped for longer, and has been replaced: there is nothing to do."""
+
+    @with_brokers(1, 2, 3)
+    async def test(cluster: Cluster) -> None:
+        session = cluster.members[broker].session
+        asked = []
+
+        def expiring(ask: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+            async def expire(path: str, *args: object) -> object:
+                if path == asks_for and not asked:
+                    asked.append(path)
+                    await session.expire()
+                return await ask(path, *args)
+
+            return expire
+
+        session.get, session.children = expiring(session.get), expiring(session.children)
+        await (cluster.kill(3) if broker == 1 else cluster.client.delete(asks_for))
+        await cluster.settle()
+        assert asked == [asks_for]
+        assert not cluster.members[broker].controller.active
+        await register_again(cluster, broker)
+        assert cluster.members[broker].controller.controller_id == cluster.controller.controller_id
+
+    test()
+    assert caplog.messages == []
 
 
 @with_brokers(1)
