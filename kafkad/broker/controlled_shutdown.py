@@ -17,6 +17,7 @@ from kafkad.config import Config
 from kafkad.controller.controller import Controller
 from kafkad.controller.link import ControllerLink
 from kafkad.errors import KafkaError
+from kafkad.meta.store import MetaStore
 from kafkad.names import some
 from kafkad.replica.manager import ReplicaManager
 from kafkad.timers import Timers, sleep
@@ -36,6 +37,7 @@ class ControlledShutdown:
         link: ControllerLink,
         own_controller: Controller,
         replicas: ReplicaManager,
+        store: MetaStore,
         config: Config,
         *,
         clock: Clock,
@@ -44,6 +46,7 @@ class ControlledShutdown:
         self._link = link
         self._own_controller = own_controller
         self._replicas = replicas
+        self._store = store
         self._me = replicas.broker_id
         self._tries = config.int("controlled.shutdown.max.retries")
         self._timeout_ms = config.int("controller.socket.timeout.ms")
@@ -52,6 +55,8 @@ class ControlledShutdown:
         self._timers = timers
 
     async def run(self) -> None:
+        if (problem := self._store.problem) is not None and not self._is_last:
+            log.warning("nothing can be handed over before the metadata store answers: %s", problem)
         for attempt in range(1, self._tries + 1):
             if self._is_last:
                 return
@@ -66,18 +71,19 @@ class ControlledShutdown:
         log.warning("stopping without handing everything over; the cluster elects leaders when this broker is gone")
 
     async def _ask(self) -> str | None:
-        """Why not everything is handed over."""
+        """Why not everything is handed over. A store that this broker cannot reach is told, rather than a controller
+        that may be waiting for the same."""
         asking = asyncio.ensure_future(self._link.controlled_shutdown())
         late = self._timers.at(self._clock.monotonic_ms() + self._timeout_ms, lambda: _cancel(asking))
         try:
             await asyncio.wait([asking])
             left = asking.result()
         except KafkaError as error:
-            return str(error)
+            return self._store.problem or str(error)
         except asyncio.CancelledError:
             if not asking.cancelled():
                 raise
-            return "the controller does not answer in time"
+            return self._store.problem or "the controller does not answer in time"
         finally:
             late.cancel()
             asking.cancel()

@@ -534,11 +534,12 @@ class Daemon:
 
     async def _leave(self, parts: Parts) -> None:
         """Hands leaderships over, unless all brokers stop, which may become known only meanwhile. Nobody is left to
-        lead then: a controller goes first, or it would take brokers that end before it out of the ISRs."""
+        lead then: a controller goes first, or it would take brokers that end before it out of the ISRs. So does one
+        whose store is out of reach, or the stop would wait for what others have asked of it."""
         if not self._all_stop.is_set():
             with suppress(_StoppedEarly):
                 await _unless(self._all_stop, parts.leave())
-        if self._all_stop.is_set():
+        if self._all_stop.is_set() or parts.platform.store.problem is not None:
             await parts.controller.stop()
 
     async def _stop_loading(self, health: HttpServer | None) -> None:

@@ -124,6 +124,7 @@ class Parts:
                 self.controller_link,
                 self.controller,
                 self.replicas,
+                self.platform.store,
                 self.settings.config,
                 clock=self.platform.clock,
                 timers=self.platform.timers,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,8 @@ import pytest
 from kafkad.broker.daemon import Daemon
 from kafkad.broker.metadata_store import MetadataStore
 from kafkad.config import load
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.embedded import EmbeddedSession
 from kafkad.meta.znodes import Partition
 from kafkad.model import WantedIsr
 from kafkad.names import TopicPartition
@@ -120,6 +121,37 @@ def test_it_tries_again_as_soon_as_there_is_another_controller(
     brokers.stop()
 
 
+@pytest.fixture
+def silent_store(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From the call on, as where ZooKeeper answers nobody."""
+
+    async def wait(*asked: object) -> None:
+        await asyncio.Event().wait()
+
+    def fall_silent() -> None:
+        monkeypatch.setattr(EmbeddedSession, "multi", wait)
+        monkeypatch.setattr(EmbeddedSession, "problem", "no connection to ZooKeeper at zoo: it is silent")
+
+    return fall_silent
+
+
+@pytest.mark.parametrize("leaving", [1, 2])
+def test_it_blames_no_controller_where_the_metadata_store_is_out_of_reach(
+    tmp_path: Path, silent_store: Callable[[], None], caplog: pytest.LogCaptureFixture, leaving: int
+) -> None:
+    """Broker 1 is the controller."""
+    brokers = started(tmp_path, MEMORY, "controlled.shutdown.max.retries=1")
+    brokers.create("a", (leaving, 3 - leaving))
+    silent_store()
+    leave(brokers, leaving, at_most_ms=31_000, step_ms=100)
+    assert caplog.messages[-3:] == [
+        "nothing can be handed over before the metadata store answers: no connection to ZooKeeper at zoo: it is silent",
+        "controlled shutdown, attempt 1 of 1: no connection to ZooKeeper at zoo: it is silent",
+        "stopping without handing everything over; the cluster elects leaders when this broker is gone",
+    ]
+    brokers.stop()
+
+
 def test_it_does_not_try_where_it_is_not_wanted(tmp_path: Path) -> None:
     brokers = started(tmp_path, MEMORY, "controlled.shutdown.enable=false")
     brokers.create("a", (2, 1))
@@ -199,6 +231,23 @@ def test_where_all_stop_nobody_is_taken_out_of_the_isrs(tmp_path: Path) -> None:
     brokers.work_for(1_000)
     node = brokers.run(brokers.store.session().get(Partition.path("a", 0)))
     assert Partition.decode(node[0], 0).isr == (2, 1)
+    brokers.stop()
+
+
+def test_a_controller_without_its_store_ends_before_the_broker_that_has_it(
+    tmp_path: Path, silent_store: Callable[[], None]
+) -> None:
+    """What others have asked of it would hold up the end, and can be answered by nobody."""
+    brokers = started(tmp_path, MEMORY, "controlled.shutdown.max.retries=1")
+    brokers.create("a", (1, 2), (2, 1))
+    process = process_of(brokers, tmp_path)
+    silent_store()
+    asked = brokers.begun(brokers[2].parts.controller_link.controlled_shutdown())
+    brokers.ended(process._leave(brokers[1].parts), advance_ms=100)
+    brokers.until(asked.done)
+    refused = asked.exception()
+    assert isinstance(refused, KafkaError)
+    assert refused.code == ErrorCode.NOT_CONTROLLER
     brokers.stop()
 
 
