@@ -473,9 +473,9 @@ class _LastProblem(logging.Handler):
         if record.levelno > logging.WARNING:
             log.handle(record)
         elif not record.getMessage().startswith("Transition to"):
-            self.text = (
-                record.getMessage().removeprefix("Connection dropped: ").removeprefix("socket connection error: ")
-            )
+            text = record.getMessage().removeprefix("Connection dropped: ").removeprefix("socket connection error: ")
+            if text != "None":  # of an error without a number, as a time-out, kazoo says no more
+                self.text = text
 
 
 def translated(path: str, error: Exception) -> Exception:
