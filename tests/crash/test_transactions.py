@@ -46,7 +46,7 @@ class Mover(threading.Thread):
         servers = {
             "bootstrap.servers": self._servers,
             "reconnect.backoff.max.ms": 200,
-            "metadata.recovery.strategy": "none",  # else librdkafka may wait for a broker that it forgot
+            "metadata.recovery.strategy": "none",  # librdkafka may still wait for a coordinator that it gave up
             "log_level": 0,
         }
         producer = Producer(servers | {"transactional.id": "mover", "linger.ms": 0})
