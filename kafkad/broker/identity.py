@@ -12,7 +12,7 @@ from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import lost_store
 from kafkad.meta.readable import readable, required
 from kafkad.meta.security_znodes import LoginSecret
-from kafkad.meta.store import MetaStore, NodeExists, ensure_path
+from kafkad.meta.store import MetaStore, NodeExists, ensure_path, put
 from kafkad.meta.znodes import LogDirs
 
 
@@ -79,6 +79,4 @@ async def claim_directories(
     all_seen = known.are_guarded or all(each.failure is None for each in logs.directories)
     used = LogDirs(here, are_guarded=alone and all_seen)
     if used != known:
-        path = LogDirs.path(broker_id)
-        await ensure_path(session, path)
-        await session.set(path, used.encode())
+        await put(session, LogDirs.path(broker_id), used.encode())

@@ -8,7 +8,7 @@ from kafkad.errors import ErrorCode
 from kafkad.group.committing import Fetched, OffsetToCommit, metadata_fits
 from kafkad.group.offsets import Position
 from kafkad.meta.consumer_znodes import ConsumerOffset
-from kafkad.meta.store import MetaError, MetaStore, NoNode, ensure_path
+from kafkad.meta.store import MetaError, MetaStore, NoNode, put
 
 log = logging.getLogger(__name__)
 
@@ -26,18 +26,11 @@ class StoredOffsets:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         try:
             path = ConsumerOffset.path(group, asked.topic, asked.partition)
-            await self._put(path, ConsumerOffset.encode(asked.offset))
+            await put(self._store, path, ConsumerOffset.encode(asked.offset))
         except (MetaError, ValueError) as error:
             log.warning("an offset of group %s could not be stored: %s", group, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
-
-    async def _put(self, path: str, data: bytes) -> None:
-        try:
-            await self._store.set(path, data)
-        except NoNode:
-            await ensure_path(self._store, path)
-            await self._store.set(path, data)
 
     async def fetch(self, group: str, position: Position) -> Fetched:
         try:

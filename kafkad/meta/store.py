@@ -215,6 +215,19 @@ async def ensure_path(store: MetaStore, path: str) -> None:
         await ensure_path(store, path)
 
 
+async def put(store: MetaStore, path: str, data: bytes) -> None:
+    """Writes a persistent node, and makes it where it is missing, with what is missing above it. It is never there
+    without its data: this may end anywhere."""
+    try:
+        await store.set(path, data)
+    except NoNode:
+        await ensure_path(store, parent_of(path))
+        try:
+            await store.create(path, data)
+        except NodeExists:
+            await store.set(path, data)
+
+
 async def subtree(store: MetaStore, path: str) -> list[str]:
     """`path` and all below it, deepest first, so that they can be deleted in this order. Empty if there is nothing."""
     found: list[str] = []

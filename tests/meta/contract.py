@@ -27,6 +27,7 @@ from kafkad.meta.store import (
     Set,
     WatchEvent,
     ensure_path,
+    put,
     subtree,
 )
 
@@ -194,6 +195,16 @@ class MetaStoreContract:
         await store.delete("/a")
         await self.settle()
         assert events == [WatchEvent(Change.CHANGED, "/c"), WatchEvent(Change.DELETED, "/a")]
+
+    @in_loop
+    async def test_a_node_that_is_put_is_never_there_without_its_data(self) -> None:
+        store = await self.connect()
+        for data in (b"first", b"second"):
+            await put(store, "/a/b/c", data)
+            assert (await store.get("/a/b/c"))[0] == data
+        stat = await store.exists("/a/b/c")
+        assert stat is not None
+        assert stat.version == 1
 
     @in_loop
     async def test_subtree_can_be_deleted_in_its_order(self) -> None:
