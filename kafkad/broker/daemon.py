@@ -21,7 +21,7 @@ from kafkad.api.dispatch import Dispatcher
 from kafkad.broker import metering
 from kafkad.broker.building import build
 from kafkad.broker.draining import drain
-from kafkad.broker.findings import tell_of_damage, tell_of_kept, tell_of_offline
+from kafkad.broker.findings import Deletions, tell_of_damage, tell_of_kept, tell_of_offline
 from kafkad.broker.identity import StartError, refuse_lost_store
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
@@ -114,12 +114,14 @@ class Daemon:
         self._blocking_calls = ThreadPerCall()
         self._timers = LoopTimers(self._loop, self._clock).timers
         self._server = Server(self._loop, self._settings.limits(), self._clock, self._timers)
+        self._deletions = Deletions(self._clock.monotonic_ms, self._timers.at)
         self._logs = LogManager(
             config.log_dirs,
             LimitedFiles(max_open_files(config)),
             self._clock,
             on_failure=tell_of_offline,
             on_damage=tell_of_damage,
+            on_deleted=self._deletions.note,
             on_kept=tell_of_kept,
         )
         self._threads = DiskThreads.of_each(directory.path for directory in self._logs.directories)
@@ -519,6 +521,7 @@ class Daemon:
         await parts.stop()
         await store.close()
         self._threads.end()
+        self._deletions.tell()
         took_s, offline = monotonic() - begun, self._offline()
         if offline:
             log.info("stopped in %.2f s, without what is offline: %s", took_s, ", ".join(offline))

@@ -1,18 +1,57 @@
-"""What people are told of the log directories: what is damaged, lost, mended, or of no use to this broker."""
+"""What people are told of the log directories: what is damaged, lost, mended, deleted, or of no use to this broker."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain, islice
 
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.log.checkpoint import META_PROPERTIES, PARTITION_METADATA
 from kafkad.log.damage import Damage
 from kafkad.log.directories import LogDirectory
 from kafkad.log.manager import LogManager
+from kafkad.log.retention import Deletion
+from kafkad.loggers import Later
 from kafkad.names import TopicPartition, some
 
 log = logging.getLogger(__name__)
+
+_TOGETHER_MS = 1_000
+_NAMED = 20
+
+
+class Deletions:
+    """Tells of segments that are no longer kept. Of all that go within a second there is a line for each partition,
+    twenty at most, and one that counts the others: thousands may lose some in one pass of retention."""
+
+    def __init__(self, monotonic_ms: Callable[[], float], later: Later) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._later = later
+        self._untold: dict[TopicPartition, Deletion] = {}
+
+    def note(self, tp: TopicPartition, deletion: Deletion) -> None:
+        if not self._untold:
+            self._later(self._monotonic_ms() + _TOGETHER_MS, self.tell)
+        before = self._untold.get(tp)
+        self._untold[tp] = deletion if before is None else before.followed_by(deletion)
+
+    def tell(self) -> None:
+        """Of what is known by now; a broker that stops does not wait for more."""
+        untold, self._untold = self._untold, {}
+        for tp, one in islice(untold.items(), _NAMED):
+            log.info(
+                "%s: deleted offsets %d to %d, %d segments with %d bytes, by %s",
+                *(tp, one.first, one.end - 1, one.segments, one.size, some(one.reasons)),
+            )
+        others = list(untold.values())[_NAMED:]
+        if others:
+            reasons = dict.fromkeys(chain.from_iterable(other.reasons for other in others))
+            log.info(
+                "deleted %d segments of %d more partitions, with %d bytes, by %s",
+                *(sum(other.segments for other in others), len(others)),
+                *(sum(other.size for other in others), some(list(reasons))),
+            )
 
 
 def tell_of_mended(logs: LogManager) -> None:

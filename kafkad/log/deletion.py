@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kafkad.log.files import disk_errors
 from kafkad.log.log import Log
-from kafkad.log.retention import MOST_AT_ONCE, deletable
+from kafkad.log.retention import BELOW_START, MOST_AT_ONCE, Deletion, deletable
+from kafkad.log.segment import Segment
 from kafkad.turns import Pieces
 
 
@@ -15,7 +18,7 @@ def delete_old_segments(log: Log, now_ms: int, upto: int | None = None) -> int:
     last segment stays, empty; those before it go first, to make room for that.
     """
     with disk_errors(log.directory, "deleting old segments"):
-        count = deletable(
+        reasons = deletable(
             log.segments.all,
             log.config,
             now_ms,
@@ -23,12 +26,12 @@ def delete_old_segments(log: Log, now_ms: int, upto: int | None = None) -> int:
             end_offset=log.end_offset,
             upto=log.end_offset if upto is None else upto,
         )
-        closed = min(count, len(log.segments) - 1)
-        dropped = _drop_oldest(log, closed)
-        if count > closed:
+        closed = min(len(reasons), len(log.segments) - 1)
+        _drop_oldest(log, reasons[:closed])
+        if len(reasons) > closed:
             log.roll()
-            dropped += _drop_oldest(log, 1)
-    return dropped
+            _drop_oldest(log, reasons[closed:])
+    return len(reasons)
 
 
 def delete_below_start(log: Log) -> Pieces[None]:
@@ -38,26 +41,33 @@ def delete_below_start(log: Log) -> Pieces[None]:
             count = min(log.segments.number_of(log.start_offset), MOST_AT_ONCE)
             if not count or log.retired:
                 return
-            _drop_oldest(log, count)
+            _drop_oldest(log, [BELOW_START] * count)
         yield
 
 
-def _drop_oldest(log: Log, count: int) -> int:
-    """Remove this many closed segments; those that went before the disk refused one are gone."""
-    dropped = 0
+def _drop_oldest(log: Log, reasons: Sequence[str]) -> None:
+    """Remove a closed segment for each reason; those that went before the disk refused one are gone."""
+    dropped: list[Segment] = []
     try:
-        for segment in log.segments[:count]:
+        for segment in log.segments[: len(reasons)]:
             log.doom([segment])
-            dropped += 1
+            dropped.append(segment)
     finally:
         if dropped:
-            log.segments.become(log.segments[dropped:])
+            log.segments.become(log.segments[len(dropped) :])
             log.increment_start_offset(log.segments.first_base)
-    return dropped
+            deletion = Deletion(
+                segments=len(dropped),
+                first=dropped[0].base,
+                end=log.segments.first_base,
+                size=sum(segment.size for segment in dropped),
+                reasons=tuple(dict.fromkeys(reasons[: len(dropped)])),
+            )
+            log.on_deleted(log.topic_partition, deletion)
 
 
 def outlives_retention(log: Log, now_ms: int) -> bool:
     """True if retention would delete some of its records at once."""
     segments, end = log.segments.starting_at(log.start_offset), log.end_offset
     with disk_errors(log.directory, "looking for old segments"):
-        return deletable(segments, log.config, now_ms, start_offset=0, end_offset=end, upto=end) > 0
+        return deletable(segments, log.config, now_ms, start_offset=0, end_offset=end, upto=end) != []

@@ -40,6 +40,7 @@ from kafkad.log.indexed import LARGEST_RELATIVE_OFFSET, LOG, Hole
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, read_marker
 from kafkad.log.recovery import Loaded
 from kafkad.log.removal import DoomedFiles
+from kafkad.log.retention import Deletion
 from kafkad.log.segment import NOWHERE, Segment
 from kafkad.log.segments import Segments
 from kafkad.log.settling import Settling, Writes
@@ -109,6 +110,7 @@ class Log:
         "lost_until",
         "on_cut",
         "on_damage",
+        "on_deleted",
         "on_flushed",
         "on_settled",
         "on_start_moved",
@@ -173,6 +175,8 @@ class Log:
         """Records below this were on the disk once, and some were missing when the log was opened; 0 if none were."""
         self.on_damage: Callable[[TopicPartition, Damage], None] = _nobody_listens
         """Called with damage that a read runs into."""
+        self.on_deleted: Callable[[TopicPartition, Deletion], None] = _nobody_listens
+        """Called with segments that were deleted because they are no longer kept."""
         self.on_cut: Callable[[Log, int], None] = _nobody_listens
         """Called with this log and its new end when it was cut back."""
         self.before_settling: Callable[[Log], Writes | None] = _no_checkpoints

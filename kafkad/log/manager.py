@@ -36,7 +36,7 @@ from kafkad.log.log import Log
 from kafkad.log.names import current_name, parse_name
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
 from kafkad.log.removal import DueRemoval, OnKept, Removal
-from kafkad.log.retention import MOST_AT_ONCE
+from kafkad.log.retention import MOST_AT_ONCE, Deletion
 from kafkad.log.settling import Writes
 from kafkad.model import NO_EPOCH
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic
@@ -49,6 +49,7 @@ _MOST_PREFERRED = 10_000
 
 OnFailure = Callable[[LogDirectory, list[TopicPartition]], None]
 OnDamage = Callable[[TopicPartition, Damage], None]
+OnDeleted = Callable[[TopicPartition, Deletion], None]
 
 
 class NoLogDirectoryError(Exception):
@@ -64,6 +65,7 @@ class LogManager:
         *,
         on_failure: OnFailure = lambda directory, lost: None,
         on_damage: OnDamage = lambda tp, damage: None,
+        on_deleted: OnDeleted = lambda tp, deletion: None,
         on_kept: OnKept = lambda path, names: None,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> None:
@@ -76,6 +78,7 @@ class LogManager:
         self.mended: list[str] = []
         self.on_failure = on_failure
         self.on_damage = on_damage
+        self._on_deleted = on_deleted
         self.damages = Damages()
         self.in_pieces: Callable[[Pieces[None]], object] = at_once
         """Called with work of a log that may go on in later turns; it may raise StorageError."""
@@ -191,6 +194,7 @@ class LogManager:
         """Take in an open log of `directory` as the one of its partition."""
         log.producers.expiration_ms = self._producer_expiration_ms
         log.on_damage = self._damaged
+        log.on_deleted = self._on_deleted
         log.in_pieces = self._work_in_pieces
         self._watch_cuts(log)
         log.on_cut = self._cut_back

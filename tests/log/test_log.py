@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
+from functools import reduce
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,10 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.durability import SEGMENTS_AT_ONCE
 from kafkad.log.log import Log
+from kafkad.log.retention import BELOW_START, Deletion
 from kafkad.log.time_search import max_timestamp, offset_for_timestamp
 from kafkad.log.truncation import read_ahead, truncate_to
+from kafkad.names import TopicPartition
 from kafkad.turns import Pieces, at_once
 from kafkad.wire.records import iter_batches
 from tests.log.conftest import Home, append, batch, fetch, path_of, pieces_of, records, remove_doomed, searched
@@ -401,6 +405,33 @@ def test_retention_by_size_keeps_at_least_that_much(home: Home) -> None:
     delete_old_segments(log, home.clock.now_ms())
     assert 6000 <= log.size < 6000 + 4096
     assert records(log)[-1].offset == 99
+
+
+@pytest.mark.parametrize(
+    ("settings", "cut_at", "reasons"),
+    [
+        ({"retention_ms": 10_000}, 0, ("retention.ms=10000",)),
+        ({"retention_ms": -1, "retention_bytes": 6000}, 0, ("retention.bytes=6000",)),
+        ({"retention_ms": -1}, 60, (BELOW_START,)),
+        ({"retention_ms": -1, "retention_bytes": 6000}, 60, (BELOW_START, "retention.bytes=6000")),
+    ],
+)
+def test_a_deletion_says_what_went_and_which_setting_decided(
+    home: Home, settings: dict[str, Any], cut_at: int, reasons: tuple[str, ...]
+) -> None:
+    log = home.open(**settings)
+    fill(log, 200)
+    log.increment_start_offset(cut_at)
+    told: list[tuple[TopicPartition, Deletion]] = []
+    log.on_deleted = lambda tp, deletion: told.append((tp, deletion))
+    size, count, upto = log.size, len(log.segments), log.segments.active.base
+    while delete_old_segments(log, home.clock.now_ms(), upto):
+        pass
+    deletion = reduce(Deletion.followed_by, [deletion for _, deletion in told])
+    gone = count - len(log.segments)
+    assert deletion == Deletion(gone, 0, log.segments.first_base, size - log.size, reasons)
+    assert gone > 1
+    assert {tp for tp, _ in told} == {log.topic_partition}
 
 
 def test_nothing_is_retained_away_from_a_compacted_topic(home: Home) -> None:
