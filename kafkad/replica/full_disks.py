@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 _NOBODY = -1
 _LOOK_MS = 1_000
 """Refused appends come in thousands; what leaves is looked for once in this time."""
+_QUIET_MS = 5_000
+"""Without a refusal for so long, a disk that has room takes what comes: some room may be too little for a batch."""
 
 
 class FullDisks:
@@ -33,6 +35,19 @@ class FullDisks:
         self._asked: set[TopicPartition] = set()
         """Those of which the controller knows."""
         self._next_look_ms: dict[str, float] = {}
+        self._refused_ms: dict[str, float] = {}
+        """When log directories last refused something for want of room, until they take records again."""
+
+    def refused(self, directory: str, now_ms: float) -> None:
+        self._refused_ms[directory] = now_ms
+
+    def recovered(self, has_room: Callable[[str], bool], now_ms: float) -> list[str]:
+        """The log directories that take records again, each once."""
+        quiet = [directory for directory, at_ms in self._refused_ms.items() if now_ms - at_ms >= _QUIET_MS]
+        recovered = [directory for directory in quiet if has_room(directory)]
+        for directory in recovered:
+            del self._refused_ms[directory]
+        return recovered
 
     def is_to_look(self, directory: str, now_ms: float) -> bool:
         """False if this log directory has refused another append just now."""

@@ -45,6 +45,7 @@ _Given = tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState, LeaderAndIsrP
 _Deleted = tuple[TopicPartition, Collection[LogDirectory], StopReplicaPartitionError]
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _REMINDER_MS = 60_000
+_NO_ROOM = "writes that need more space there are refused until there is room"
 _CHANGED_AT_ONCE = 500
 _LOOKED_AT_A_TURN = 200
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
@@ -436,6 +437,9 @@ class ReplicaManager:
             log.info("created %d partitions that were refused before", len(made))
         if self._full_disks.come_back(self.logs.has_room) or made:
             self.ask_for_leader_and_isr()
+        for directory in self._full_disks.recovered(self.logs.has_room, self.logs.clock.monotonic_ms()):
+            self._silent_until.pop((directory, _NO_ROOM), None)
+            log.info("log directory %s takes records again: there is room", directory)
 
     def _stop(self, tp: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
         partition = self.find(*tp)
@@ -514,8 +518,10 @@ class ReplicaManager:
             if now_ms >= self._silent_until.get((error.directory, remedy), now_ms):
                 self._silent_until[error.directory, remedy] = now_ms + _REMINDER_MS
                 log.error("%s; %s", error, remedy)
-            if lacks_room(error) and self._full_disks.is_to_look(error.directory, now_ms):
-                self._leave_isrs(error.directory, deque(self), 0)
+            if lacks_room(error):
+                self._full_disks.refused(error.directory, now_ms)
+                if self._full_disks.is_to_look(error.directory, now_ms):
+                    self._leave_isrs(error.directory, deque(self), 0)
             return
         try:
             self.logs.fail(error)
@@ -596,7 +602,7 @@ class ReplicaManager:
 def _remedy(error: StorageError) -> str:
     """Of one that may pass."""
     if lacks_room(error):
-        return "writes that need more space there are refused until there is room"
+        return _NO_ROOM
     if lacks_open_files(error):
         return (
             "what needs another open file is refused meanwhile: raise the limit of open files (`ulimit -n`, "

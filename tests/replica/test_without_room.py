@@ -17,7 +17,7 @@ from kafkad.log.log import Log
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition
 from kafkad.replica.prompt_disks import PATIENCE_MS
-from tests.fakes import HeldDisk, fails_once, turns
+from tests.fakes import FakeClock, HeldDisk, fails_once, turns
 from tests.full_disk import no_room, refusal
 from tests.one_broker import OneBroker
 from tests.replica.requests import ID, OTHER_ID, delete, deletion, election, give, give_without_room, made
@@ -210,6 +210,25 @@ def test_a_disk_that_has_not_forgotten_a_predecessor_keeps_no_partition_behind_i
         patched.setattr(logs, "create", create_the_other)
         assert made(broker) == [1]
     assert made(broker) == [0, 1]
+
+
+def test_a_log_directory_that_has_room_again_is_told_of_once_nothing_is_refused_any_more(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kafkad.replica.manager")
+    full, clock = broker.directories[0], FakeClock()
+    monkeypatch.setattr(broker.replicas.logs, "clock", clock)
+    for _ in range(2):
+        caplog.clear()
+        for _ in range(2):
+            broker.replicas.directory_failed(refusal(full))
+            clock.advance(4_000)
+            list(broker.replicas.make_what_was_refused())
+        assert [record.levelname for record in caplog.records] == ["ERROR"], "it is too little for what comes"
+        clock.advance(1_000)
+        list(broker.replicas.make_what_was_refused())
+        list(broker.replicas.make_what_was_refused())
+        assert caplog.messages[1:] == [f"log directory {full} takes records again: there is room"]
 
 
 def test_a_topic_that_is_recreated_while_partitions_are_made_has_those_of_its_own(broker: OneBroker) -> None:
