@@ -102,12 +102,12 @@ def csv_text(offsets: Iterable[FileOffset], *, of_one: bool) -> str:
     return text.getvalue()
 
 
-def save(directory: Path, name: str, text: str) -> Path:
+def save(directory: Path, name: str, text: str, *, suffix: str = ".csv") -> Path:
     """Under this name, or one like it where that one is taken: nothing is written over."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:150]
     count = 1
     while True:
-        path = directory / (f"{safe}.csv" if count == 1 else f"{safe}-{count}.csv")
+        path = directory / (f"{safe}{suffix}" if count == 1 else f"{safe}-{count}{suffix}")
         try:
             with path.open("x") as file:
                 file.write(text)

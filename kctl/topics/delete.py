@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -13,11 +14,13 @@ from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
+from kctl.groups.options import undo_dir_option
 from kctl.reach.deleting import delete_topics
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note
 from kctl.topics.details import TopicDetails, topic_details
 from kctl.topics.readers import Reader, readers_of
+from kctl.topics.undo_files import save_what_goes
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -34,11 +37,14 @@ COLUMNS = (
 @choosing("topic", topic_names, required=True)
 @click.option("--if-exists", is_flag=True, help="Accept that a topic does not exist.")
 @click.option("--internal", is_flag=True, help="Allow internal topics: their state is lost.")
+@undo_dir_option
 @pass_session
-def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) -> int:
+def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, undo_dir: str) -> int:
     """Delete topics with all their records.
 
-    Shows what will be lost, then asks you to type the topic's name, or the number of topics. This cannot be undone.
+    Shows what will be lost, then asks you to type the topic's name, or the number of topics. Nothing brings the
+    records back. Partitions, replication and settings are saved first, in a file for create -f, and committed offsets
+    of groups, in a file that reset-offsets --from-file can read.
 
     Example: kctl topics delete orders-old
     """
@@ -52,7 +58,7 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) ->
         note(session.settings, "nothing to do: there is no such topic")
     if not topics:
         return Change(session, COLUMNS, (), errors).done()
-    found = topic_details(session, topics, ("min.insync.replicas",), with_moves=False)
+    found = topic_details(session, topics, with_moves=False)
     for text in found.notes:
         note(session.settings, text)
     readers, unknown = readers_of(session, topics)
@@ -63,6 +69,8 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) ->
     question = f"Delete {names[0]}?" if len(names) == 1 else f"Delete {len(names)} topics?"
     if not change.confirmed(question, type_this=names[0] if len(names) == 1 else str(len(names))):
         return change.code
+    groups = dict.fromkeys(reader.group for name in names for reader in readers.get(name, ()))
+    save_what_goes(session, Path(undo_dir), found.topics, groups)
     refused = delete_topics(session, names)
     return change.done(
         errors=list(refused.values()),

@@ -12,6 +12,7 @@ from kctl.texts.parsing import whole_number
 
 _LONGEST_NAME = 249
 _FIELDS = ("name", "partitions", "replication", "configs", "replicas")
+"""Of a topic in a file, in the order of `Wanted`."""
 
 
 class Wanted(NamedTuple):
@@ -112,6 +113,14 @@ def from_document(document: Any, where: str) -> list[Wanted]:
         hint = "it is a list of topics with name, and perhaps partitions, replication, configs, replicas"
         raise KctlError(f"{where} has no topics", exit_code=Exit.USAGE, hints=(hint,))
     return [_from_fields(item, f"{where}, topic {number}") for number, item in enumerate(document, 1)]
+
+
+def file_text(topics: Iterable[Wanted]) -> str:
+    """The YAML file of these topics, of which `from_document` makes them again."""
+    import yaml
+
+    items = [{field: value for field, value in zip(_FIELDS, topic, strict=True) if value} for topic in topics]
+    return str(yaml.safe_dump(items, sort_keys=False))
 
 
 def _named(name: Any, fields: Any, where: str) -> dict[str, Any]:

@@ -250,7 +250,7 @@ def kctl(realm: Realm, *words: str, **settings: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
 
 
-def test_kctl(realm: Realm, as_user: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kctl(realm: Realm, as_user: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a ticket of kinit's, and without one by a keytab."""
     as_user("alice")
     made = kctl(realm, "topics", "create", "kctl")
@@ -259,7 +259,8 @@ def test_kctl(realm: Realm, as_user: Callable[[str], None], monkeypatch: pytest.
     assert "by User:alice from" in realm.broker.log
     monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere")
     line = f'{MODULE} required useKeyTab=true keyTab="{realm.alice}" principal="reports/batch@{REALM}";'
-    deleted = kctl(realm, "topics", "delete", "kctl", "-y", sasl_jaas_config=line)
+    delete = ("topics", "delete", "kctl", "-y", "--undo-dir", str(tmp_path))
+    deleted = kctl(realm, *delete, sasl_jaas_config=line)
     assert deleted.returncode == 0, deleted.stderr
     assert "by User:reports-batch from" in realm.broker.log
 

@@ -200,7 +200,7 @@ def _then_records_are_deleted(story: Story) -> None:
     assert done.err.count("  lost: orders-0: 50 records") == 1, "one gap is counted once"
     assert set(story.written()) == set(range(700)) | set(range(750, 800))
 
-    story.kctl("topics", "delete", "orders", "-y")
+    story.kctl("topics", "delete", "orders", "-y", "--undo-dir", story.directory)
     until(lambda: "orders\n" not in story.kctl("topics", "list", "-o", "name"), "orders is gone")
     assert story.etl(*arguments).code == 3
     until(story.creates_again, "orders is there again", 60)
@@ -214,7 +214,7 @@ def test_a_topic_deleted_in_the_middle_is_named(story: Story) -> None:
     story.write(0, 10)
     with Running(story.directory) as run:
         run.until_read(0, 10)
-        story.kctl("topics", "delete", "orders", "-y")
+        story.kctl("topics", "delete", "orders", "-y", "--undo-dir", story.directory)
         deleted = time.monotonic()
         assert run.ends() == 3
         assert time.monotonic() - deleted < 40, "Spark's own patience is longer"

@@ -59,13 +59,14 @@ def lines(count: int, *, first: int = 0, day: int = 1) -> list[str]:
 
 
 @pytest.fixture
-def kafka(kafka: Kafka, kctl: Kctl) -> Iterator[Kafka]:
+def kafka(kafka: Kafka, kctl: Kctl, tmp_path: Path) -> Iterator[Kafka]:
     """The worker's, whose topics are deleted after each test: with another Spark the same test fills them again."""
     yield kafka
     listed = kctl("-b", kafka.bootstrap, "topics", "list", "-o", "json")
     assert listed.code == 0, listed.err
     names = [topic["topic"] for topic in json.loads(listed.out)["items"] if topic["topic"].startswith("shipped-")]
-    assert not names or kctl("-b", kafka.bootstrap, "topics", "delete", *names, "--yes").code == 0
+    delete = ("topics", "delete", *names, "--yes", "--undo-dir", tmp_path)
+    assert not names or kctl("-b", kafka.bootstrap, *delete).code == 0
     for name in names:
         while kctl("-b", kafka.bootstrap, "topics", "create", name, "--dry-run").code:
             time.sleep(0.1)  # it is marked for deletion

@@ -62,7 +62,7 @@ def cluster(request: pytest.FixtureRequest, kctl: Kctl) -> Cluster:
 
 
 @pytest.fixture
-def topic(cluster: Cluster) -> Iterator[Callable[..., str]]:
+def topic(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., str]]:
     """`topic("name", 3)` creates one with so many partitions on all brokers; it is deleted at the end."""
     created: list[str] = []
 
@@ -73,7 +73,7 @@ def topic(cluster: Cluster) -> Iterator[Callable[..., str]]:
 
     yield create
     if created:
-        cluster.kctl("topics", "delete", *created, "--if-exists", "-y")
+        cluster.kctl("topics", "delete", *created, "--if-exists", "-y", "--undo-dir", tmp_path)
 
 
 @pytest.fixture

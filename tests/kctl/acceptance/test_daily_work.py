@@ -37,7 +37,7 @@ def minutes(count: int, partitions: int = 1) -> list[dict[str, object]]:
     ]
 
 
-def test_a_topic_from_creation_to_deletion(cluster: Cluster, topic: NewTopic) -> None:
+def test_a_topic_from_creation_to_deletion(cluster: Cluster, topic: NewTopic, tmp_path: Path) -> None:
     name = "accept-life"
     words = ("topics", "create", name, "-p", 3, "-r", cluster.brokers, "--config", "retention.ms=7d")
     cluster.does(*words, "--dry-run")
@@ -52,7 +52,7 @@ def test_a_topic_from_creation_to_deletion(cluster: Cluster, topic: NewTopic) ->
     assert [partition["partition"] for partition in shown["partitions"]] == [0, 1, 2]
     assert {"name": "retention.ms", "value": "604800000", "source": "topic", "default": False} in shown["configs"]
     cluster.does("topics", "describe", name)
-    cluster.does("topics", "delete", name, "-y")
+    cluster.does("topics", "delete", name, "-y", "--undo-dir", tmp_path)
     assert cluster.kctl("topics", "describe", name).code == Exit.NOT_FOUND
 
 

@@ -61,13 +61,13 @@ def test_what_is_not_there_never_exits_with_0(cluster: Cluster, monkeypatch: pyt
     assert list(tmp_path.glob("*.csv")) == [], "nothing to undo"
 
 
-def test_a_name_is_no_pattern(cluster: Cluster, topic: NewTopic) -> None:
+def test_a_name_is_no_pattern(cluster: Cluster, topic: NewTopic, tmp_path: Any) -> None:
     """cozystack#3580: `audit.events` selected `audit-events`, and Kafka's own tool deletes so."""
     topic("accept-dot-x")
     for verb in (["list"], ["describe"], ["delete", "-y"], ["offsets"]):
         assert cluster.kctl("topics", verb[0], "accept.dot.x", *verb[1:]).code == Exit.NOT_FOUND
     topic("accept.dot.y")
-    cluster.does("topics", "delete", "accept.dot.y", "-y")
+    cluster.does("topics", "delete", "accept.dot.y", "-y", "--undo-dir", tmp_path)
     assert cluster.does("topics", "list", "--match", "accept?dot?[xy]", "-o", "name").out == "accept-dot-x\n"
 
 
@@ -109,7 +109,7 @@ def test_a_topic_deleted_meanwhile_is_no_exception(
         def answer_and_delete(session: Session, topics: Any = None, name: str = gone) -> Any:
             monkeypatch.setattr(Session, "metadata", ask)
             answer = ask(session, topics)
-            cluster.does("topics", "delete", name, "-y")
+            cluster.does("topics", "delete", name, "-y", "--undo-dir", tmp_path)
             return answer
 
         monkeypatch.setattr(Session, "metadata", answer_and_delete)
@@ -122,7 +122,7 @@ def test_a_topic_deleted_meanwhile_is_no_exception(
     send(gone, {"value": "x"})
     back = ("groups", "reset-offsets", group, "--topic", stays, "--topic", gone, "--to", "earliest", "-y")
     cluster.does(*back, "--undo-dir", tmp_path)
-    cluster.does("topics", "delete", gone, "-y")
+    cluster.does("topics", "delete", gone, "-y", "--undo-dir", tmp_path)
     for verb in ("describe", "lag", "list"):
         assert cluster.does("groups", verb, group).out
     assert cluster.item("groups", "list", group)["lag"] == 1
@@ -191,7 +191,7 @@ def test_a_broker_that_is_down_is_a_note(cluster: Cluster, topic: NewTopic, thre
         three.restart(2, kill=True)
         until(lambda: "under-replicated" not in cluster.does("topics", "list", "--internal").out, "all in sync", 120)
     cluster.does("groups", "delete", group, "-y", "--undo-dir", tmp_path)
-    cluster.does("topics", "delete", "--match", "accept-down*", "-y")
+    cluster.does("topics", "delete", "--match", "accept-down*", "-y", "--undo-dir", tmp_path)
 
 
 def _down(cluster: Cluster) -> bool:

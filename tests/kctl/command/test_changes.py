@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,22 +137,27 @@ def test_raw_changes_nothing_that_is_protected(
         ("kctl.reach.session.Session.wait_until", "the change was made, but not verified"),
     ],
 )
-def test_what_ctrl_c_leaves_behind(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch, where: str, told: str) -> None:
+def test_what_ctrl_c_leaves_behind(
+    on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, told: str
+) -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
     on_broker("topics", "create", "ctrl-c", "-p", 1, "-y")
     monkeypatch.setattr(where, interrupted)
-    ran = on_broker("topics", "delete", "ctrl-c", "-y")
-    assert (ran.code, ran.err) == (Exit.INTERRUPTED, f"interrupted: {told}\n")
+    ran = on_broker("topics", "delete", "ctrl-c", "-y", "--undo-dir", tmp_path)
+    *saved, last = ran.err.splitlines()
+    assert (ran.code, last) == (Exit.INTERRUPTED, f"interrupted: {told}")
+    assert len(saved) == len(list(tmp_path.glob("*.yaml"))) == (told != "nothing was changed")
 
 
 @pytest.mark.parametrize("sends", ["stdout", "both"])
-def test_change_is_made_whoever_reads(on_broker: Kctl, broker: KafkadProcess, sends: str) -> None:
+def test_change_is_made_whoever_reads(on_broker: Kctl, broker: KafkadProcess, tmp_path: Path, sends: str) -> None:
     """`kctl … -y | head -1`, where the reader is gone before the first line."""
     topic = f"unread-{sends}"
     on_broker("topics", "create", topic, "-p", 300, "-r", 1)
     command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "topics", "delete", topic, "absent", "-y"]
+    command += ["--undo-dir", str(tmp_path)]
     reading, writing = os.pipe()
     os.close(reading)
     ran = subprocess.run(
@@ -204,9 +210,10 @@ def test_the_way_back_is_told_when_reading_back_fails(on_broker: Kctl, monkeypat
     assert (ran.code, "configs unset topic/no-answer retention.ms" in ran.err) == (Exit.UNREACHABLE, True)
 
 
-def test_a_change_is_made_though_messages_have_no_room(on_broker: Kctl, broker: KafkadProcess) -> None:
+def test_a_change_is_made_though_messages_have_no_room(on_broker: Kctl, broker: KafkadProcess, tmp_path: Path) -> None:
     on_broker("topics", "create", "mute", "-p", 1, "-r", 1)
     command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "topics", "delete", "mute", "absent", "-y"]
+    command += ["--undo-dir", str(tmp_path)]
     with open("/dev/full", "w") as full:
         ran = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full, check=False)
     assert ran.returncode == Exit.NOT_FOUND, "the true exit code: one of them is not there"

@@ -8,11 +8,14 @@ from typing import NoReturn
 
 import pytest
 
+from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.partitions import requests
 from kctl.reach import connection
 from kctl.reach.session import Session
+from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Ran
+from tests.kctl.groups.reading import commit, make_topic
 
 
 def item(ran: Ran) -> dict[str, object]:
@@ -161,12 +164,12 @@ def test_add_partitions(on_broker: Kctl) -> None:
     assert "nothing to do" in on_broker("topics", "add-partitions", "grow-a", "-p", 4, "-y").err
 
 
-def test_delete(on_broker: Kctl) -> None:
+def test_delete(on_broker: Kctl, tmp_path: Path) -> None:
     on_broker("topics", "create", "delete-a", "delete-b", "-p", 1, "-r", 1, "-y")
     assert on_broker("topics", "delete", "delete-a").code == Exit.REFUSED
     dry = on_broker("topics", "delete", "--match", "delete-*", "--dry-run", "-o", "json")
     assert [row["topic"] for row in json.loads(dry.out)["items"]] == ["delete-a", "delete-b"]
-    ran = on_broker("topics", "delete", "--match", "delete-*", "-y")
+    ran = on_broker("topics", "delete", "--match", "delete-*", "-y", "--undo-dir", tmp_path)
     assert (ran.code, "verified: no broker knows them any more" in ran.err) == (Exit.DONE, True)
     assert names(on_broker, "delete-*") == []
 
@@ -183,16 +186,62 @@ def test_delete_does_not_ask_for_moves_under_way(on_broker: Kctl, monkeypatch: p
     assert (ran.code, "moves" in ran.err) == (Exit.DONE, False)
 
 
-def test_delete_with_brokers_before_2_8(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_was_deleted_can_be_made_again_without_its_records(
+    on_broker: Kctl, broker: KafkadProcess, tmp_path: Path
+) -> None:
+    settings = ("--config", "retention.ms=7d", "--config", "cleanup.policy=compact,delete")
+    on_broker("topics", "create", "again-a", "-p", 3, "-r", 1, *settings)
+    on_broker("topics", "create", "again-b", "-p", 1, "-r", 1)
+    ran = on_broker("topics", "delete", "--match", "again-*", "-y", "--undo-dir", tmp_path)
+    [told] = [line for line in ran.err.splitlines() if line.startswith("saved")]
+    file = next(iter(tmp_path.glob("topics-*.yaml")))
+    assert (
+        told
+        == f"saved what makes topics again, without their records: kctl -b {broker.bootstrap} topics create -f {file}"
+    )
+    assert on_broker("topics", "create", "-f", file).code == Exit.DONE
+    made = json.loads(on_broker("topics", "describe", "again-a", "again-b", "-o", "json").out)["items"]
+    own = [{c["name"]: c["value"] for c in topic["configs"] if c["source"] == "topic"} for topic in made]
+    assert own == [{"cleanup.policy": "compact,delete", "retention.ms": "604800000"}, {}]
+    assert [topic["partition_count"] for topic in made] == [3, 1]
+
+
+def test_offsets_of_groups_are_saved_before_topics_are_deleted(
+    on_broker: Kctl, broker: KafkadProcess, tmp_path: Path
+) -> None:
+    for name in ("noted", "kept-noted"):
+        make_topic(broker.port, name, 10, 10)
+    for group, partitions in (("noting", 2), ("noting-too", 1)):
+        commit(broker.port, group, {TopicPartition("noted", p): 7 - p for p in range(partitions)})
+    commit(broker.port, "noting", {TopicPartition("kept-noted", 0): 3})
+    ran = on_broker("topics", "delete", "noted", "-y", "--undo-dir", tmp_path)
+    [file] = tmp_path.glob("groups-*.csv")
+    assert file.read_text() == "noting,noted,0,7\nnoting,noted,1,6\nnoting-too,noted,0,7\n"
+    back = f"groups reset-offsets noting noting-too --from-file {file}"
+    assert f"saved offsets of 2 groups, for when the records are back: kctl -b {broker.bootstrap} {back}\n" in ran.err
+    make_topic(broker.port, "noted", 10, 10)
+    assert on_broker(*back.split(), "-y", "--undo-dir", tmp_path).code == Exit.DONE
+    exported = on_broker("groups", "export", "noting", "noting-too").out.splitlines()
+    assert exported == ["noting,kept-noted,0,3", *file.read_text().splitlines()]
+
+
+def test_no_topic_is_deleted_of_which_nothing_can_be_saved(on_broker: Kctl, tmp_path: Path) -> None:
+    on_broker("topics", "create", "unsaved", "-p", 1, "-r", 1)
+    ran = on_broker("topics", "delete", "unsaved", "-y", "--undo-dir", tmp_path / "nowhere")
+    assert (ran.code, "nowhere" in ran.err) == (Exit.NOT_FOUND, True)
+    assert names(on_broker, "unsaved") == ["unsaved"]
+
+
+def test_delete_with_brokers_before_2_8(on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(connection._BY_NAME, 20, 5)
     assert on_broker("topics", "create", "deleted-old", "-p", 1).code == Exit.DONE
-    ran = on_broker("topics", "delete", "deleted-old", "-y")
+    ran = on_broker("topics", "delete", "deleted-old", "-y", "--undo-dir", tmp_path)
     assert (ran.code, "no broker knows them any more" in ran.err) == (Exit.DONE, True), ran.err
 
 
-def test_delete_what_is_not_there(on_broker: Kctl) -> None:
+def test_delete_what_is_not_there(on_broker: Kctl, tmp_path: Path) -> None:
     on_broker("topics", "create", "kept-delett", "-p", 1, "-r", 1, "-y")
-    ran = on_broker("topics", "delete", "kept-delett", "kept-deletd", "-y")
+    ran = on_broker("topics", "delete", "kept-delett", "kept-deletd", "-y", "--undo-dir", tmp_path)
     assert (ran.code, "does not exist" in ran.err) == (Exit.NOT_FOUND, True)
     assert "verified: no broker knows them any more" in ran.err
     assert names(on_broker, "kept-delett") == []

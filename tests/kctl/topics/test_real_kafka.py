@@ -169,13 +169,13 @@ def test_sizes_are_those_of_kafka_log_dirs(on_three: Kctl, three: Three, filled:
     assert listed["size_bytes"] * 2 == listed["replicated_bytes"]
 
 
-def test_growth_clone_and_deletion(on_three: Kctl, three: Three) -> None:
+def test_growth_clone_and_deletion(on_three: Kctl, three: Three, tmp_path: Path) -> None:
     create(on_three, "real-grown", "-p", 2, "-r", 3)
     assert on_three("topics", "alter", "real-grown", "-p", 5, "--config", "retention.ms=1d", "-y").code == Exit.DONE
     assert on_three("topics", "clone", "real-grown", "real-cloned", "-y").code == Exit.DONE
     told = kafka(three, "topics", "--describe", "--topic", "real-cloned").splitlines()
     assert re.search(r"PartitionCount: 5\s+ReplicationFactor: 3\s+Configs: retention.ms=86400000", told[0])
-    ran = on_three("topics", "delete", "real-grown", "real-cloned", "-y")
+    ran = on_three("topics", "delete", "real-grown", "real-cloned", "-y", "--undo-dir", tmp_path)
     assert (ran.code, "verified: no broker knows them any more" in ran.err) == (Exit.DONE, True), ran.err
     assert not {"real-grown", "real-cloned"} & set(kafka(three, "topics", "--list").split())
 

@@ -52,9 +52,10 @@ def seen(cluster: KafkadProcess, kctl: Kctl) -> Iterator[Seen]:
 
 
 def test_a_deleted_topic_is_told_once_and_one_that_was_made_again_too(
-    cluster: KafkadProcess, kctl: Kctl, seen: Seen
+    cluster: KafkadProcess, kctl: Kctl, seen: Seen, tmp_path: Path
 ) -> None:
-    assert kctl("-b", cluster.bootstrap, "topics", "delete", "orders", "-y").code == 0
+    delete = ("topics", "delete", "orders", "-y", "--undo-dir", tmp_path)
+    assert kctl("-b", cluster.bootstrap, *delete).code == 0
     assert kctl("-b", cluster.bootstrap, "topics", "create", "orders", "-y").code == 0
     until(lambda: seen.gone == [{"orders": "deleted"}], "orders is told")
 

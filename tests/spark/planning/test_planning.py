@@ -51,6 +51,9 @@ class Cluster:
         lines.write_text("".join(f"{number}\n" for number in range(count)))
         assert self.kctl("produce", self.topic, "--partition", partition, "--file", lines).code == 0
 
+    def delete(self, topic: str) -> None:
+        assert self.kctl("topics", "delete", topic, "-y", "--undo-dir", self.state.parent).code == 0
+
     def plan(self, asked: RunOptions = RUN, **blocks: Any) -> PlannedRun:
         blocks = {"source": {"topics": [self.topic]}, "name": "j"} | blocks
         if "topics" not in blocks["source"] and not {"pattern", "partitions", "files"} & blocks["source"].keys():
@@ -88,7 +91,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     name = request.node.name.partition("[")[0].removeprefix("test_")[:60] + f"-{time.monotonic_ns()}"
     yield Cluster(on_broker, broker.bootstrap, name, tmp_path, monkeypatch)
-    on_broker("topics", "delete", name, "-y")
+    on_broker("topics", "delete", name, "-y", "--undo-dir", tmp_path)
 
 
 def test_a_record_has_no_secrets_and_those_of_an_earlier_version_do_no_harm(tmp_path: Path) -> None:
@@ -381,7 +384,7 @@ def test_every_partition_with_a_gap_is_told(cluster: Cluster) -> None:
 def test_a_topic_that_was_created_again_stops_the_job(cluster: Cluster) -> None:
     cluster.run()
     spark_checkpoint(cluster.state / "j", [{cluster.topic: {0: 20, 1: 10}}])
-    cluster.kctl("topics", "delete", cluster.topic, "-y")
+    cluster.delete(cluster.topic)
     cluster.kctl("topics", "create", cluster.topic, "-p", "2", "-y")
     refused = cluster.refused()
     assert refused.exit_code == EtlExit.CHECKPOINT
@@ -507,7 +510,7 @@ def test_a_sink_topic_has_to_exist_or_is_created_by_a_run_only(cluster: Cluster)
     cluster.run(sink=sink)
     assert cluster.said == [f"created topic {out} with 3 partitions"]
     assert cluster.plan(sink=sink).creations == ()
-    cluster.kctl("topics", "delete", out, "-y")
+    cluster.delete(out)
 
 
 def test_a_run_that_writes_exactly_once_begins_where_there_are_no_acls(cluster: Cluster) -> None:
@@ -536,7 +539,7 @@ def test_rows_that_keep_their_partition_need_a_topic_with_as_many(cluster: Clust
         )
     chosen = cluster.plan(sink=topic_sink(out, partition="p"), transform={"sql": "SELECT value, 0 AS p FROM source"})
     assert chosen.plan.sink_partitions == 1, "the driver sees which partitions the rows name"
-    cluster.kctl("topics", "delete", out, "-y")
+    cluster.delete(out)
 
 
 def test_a_run_that_would_find_nothing_new_is_known(cluster: Cluster) -> None:

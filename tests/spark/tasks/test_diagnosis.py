@@ -56,8 +56,8 @@ def test_without_a_fault_of_the_cluster_it_is_what_the_driver_says(run: Run) -> 
     assert (error.what, error.exit_code, error.hints) == (SPARK.text, EtlExit.FAILED, ("a hint",))
 
 
-def test_a_topic_deleted_in_the_middle(run: Run, on_broker: Kctl) -> None:
-    on_broker("topics", "delete", run.topic, "-y")
+def test_a_topic_deleted_in_the_middle(run: Run, on_broker: Kctl, tmp_path: Path) -> None:
+    on_broker("topics", "delete", run.topic, "-y", "--undo-dir", tmp_path)
     error = run.fails()
     assert (error.what, error.exit_code) == (
         f"topic {run.topic} was deleted while the job was running",
@@ -65,8 +65,8 @@ def test_a_topic_deleted_in_the_middle(run: Run, on_broker: Kctl) -> None:
     )
 
 
-def test_a_topic_created_again_in_the_middle(run: Run, on_broker: Kctl) -> None:
-    on_broker("topics", "delete", run.topic, "-y")
+def test_a_topic_created_again_in_the_middle(run: Run, on_broker: Kctl, tmp_path: Path) -> None:
+    on_broker("topics", "delete", run.topic, "-y", "--undo-dir", tmp_path)
     on_broker("topics", "create", run.topic, "-y")
     error = run.fails()
     assert error.exit_code == EtlExit.CHECKPOINT and "was deleted and recreated" in error.what

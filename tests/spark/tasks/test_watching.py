@@ -41,13 +41,13 @@ channel.send(Ended("done")); channel.close()
 
 @pytest.mark.parametrize("on_data_loss", ["fail", "continue"])
 def test_a_topic_that_is_deleted_meanwhile_ends_a_run_that_would_wait(
-    run: Run, topic: str, broker: KafkadProcess, monkeypatch: pytest.MonkeyPatch, on_data_loss: str
+    run: Run, topic: str, broker: KafkadProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_data_loss: str
 ) -> None:
     monkeypatch.setattr(presence, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(presence, "GONE_SECONDS", 0.5)
     kctl = [sys.executable, "-m", "kctl", "-b", broker.bootstrap]
     waits = f"""
-subprocess.run({kctl} + ["topics", "delete", topic, "-y"], check=True)
+subprocess.run({kctl} + ["topics", "delete", topic, "-y", "--undo-dir", {str(tmp_path)!r}], check=True)
 while channel.stop is None:
     time.sleep(0.01)
 channel.send(Ended("stopped"))

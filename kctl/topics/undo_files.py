@@ -1,0 +1,54 @@
+"""What is saved before topics are deleted: what they were, and where groups stood in them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkad.names import TopicPartition
+from kctl.errors import KctlError
+from kctl.groups.committed import committed
+from kctl.groups.offset_changes import save_undo, undo_command
+from kctl.groups.offsets_file import save
+from kctl.texts.output import counted, note
+from kctl.texts.spelling import quote, spelled
+from kctl.topics.wanted import Wanted, file_text
+
+if TYPE_CHECKING:
+    from kctl.reach.session import Session
+    from kctl.topics.details import TopicDetails
+
+
+def save_what_goes(session: Session, directory: Path, topics: Sequence[TopicDetails], groups: Iterable[str]) -> None:
+    """Saves the topics, without their records, and what these groups have committed of them; and tells the commands
+    that take the files."""
+    first = topics[0].name if len(topics) == 1 else "topics"
+    name = f"{first}-{time.strftime('%Y%m%dT%H%M%S')}"
+    file = save(directory, name, file_text(map(_as_it_is, topics)), suffix=".yaml")
+    again = spelled(session.settings, f"topics create -f {quote(str(file))}")
+    note(session.settings, f"saved what makes topics again, without their records: {again}")
+    before = _offsets(session, groups, {topic.name for topic in topics})
+    offsets = save_undo(directory, before)
+    if offsets is not None:
+        back = undo_command(session.settings, before, offsets)
+        whose = counted(len(before), "group")
+        note(session.settings, f"saved offsets of {whose}, for when the records are back: {back}")
+
+
+def _as_it_is(topic: TopicDetails) -> Wanted:
+    own = {entry.name: entry.value for entry in topic.configs if entry.source == "topic" and entry.value is not None}
+    return Wanted(topic.name, len(topic.partitions), topic.replication, own)
+
+
+def _offsets(session: Session, groups: Iterable[str], topics: set[str]) -> dict[str, dict[TopicPartition, int]]:
+    found = {}
+    for name, commits in committed(session, groups).items():
+        if isinstance(commits, KctlError):
+            note(session.settings, f"offsets of group {name} are not saved: {commits.what}")
+            continue
+        of_topics = {where: commit.offset for where, commit in commits.items() if where.topic in topics}
+        if of_topics:
+            found[name] = of_topics
+    return found
