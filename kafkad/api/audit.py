@@ -1,7 +1,8 @@
 """The audit trail: one INFO line of the logger `kafkad.audit` for each change that a client made, and its principal.
 
-What was changed is read off the request and its answer, so that a handler need not know of this. Every API in `routes`
-is either in CHANGES or in the list of tests/api/test_audit.py of those that change nothing an operator looks after.
+What was changed is read off the request and its answer, so that a handler need not know of this; it tells of what these
+do not. Every API in `routes` is either in CHANGES, or in TOLD_BY_HANDLERS, or in the list of tests/api/test_audit.py of
+those that change nothing an operator looks after.
 
 Of what clients do without looking after a cluster there are ten lines of a kind a second for each principal, and one
 that counts the rest. Of all else no line is left out.
@@ -14,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkad.api.config_resources import ResourceType
 from kafkad.api.context import Request
@@ -35,7 +36,7 @@ _LINES_AT_ONCE = 5
 _NAMED = 20
 _SHOWN_OF_REST = 150
 _REMEMBERED = 10_000
-_DONE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+DONE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
 """Changes that are answered as timed out still go on."""
 
 Lines = Iterable[str]
@@ -43,6 +44,15 @@ Change = Callable[[Any, Any], Lines]
 """Tells from a request and its answer what was changed, a line for each thing."""
 Say = Callable[..., None]
 """Writes a line, as a logger does."""
+
+
+class LostTopic(NamedTuple):
+    """A topic that was deleted, as it was."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    settings: Mapping[str, str]
 
 
 class Audit:
@@ -73,6 +83,9 @@ class Audit:
             f"topic {_shown(name)} created, as it was asked for and auto.create.topics.enable is on" for name in topics
         )
         self._write(lines, request.client_text)
+
+    def topics_deleted(self, request: Request, topics: Iterable[LostTopic]) -> None:
+        self._write(map(_topic_deleted, topics), request.client_text)
 
     def _is_daily_work(self, changes: Change, request: Request, message: Any) -> bool:
         if changes is _offsets_set:
@@ -165,17 +178,20 @@ def _topics_created(message: Any, response: Any) -> Lines:
         return
     settings = {topic.name: topic.configs for topic in message.topics}
     for topic in response.topics:
-        if topic.error_code in _DONE:
-            size = ""
-            if topic.num_partitions > 0:
-                size = f" with partitions={topic.num_partitions}, replication.factor={topic.replication_factor}"
+        if topic.error_code in DONE:
+            size = _size(topic.num_partitions, topic.replication_factor) if topic.num_partitions > 0 else ""
             with_settings = "".join(f", {_setting(c.name, c.value)}" for c in settings.get(topic.name, ()))
             yield f"topic {topic.name} created{size}{with_settings}"
 
 
-def _topics_deleted(message: Any, response: Any) -> Lines:
-    names = dict.fromkeys(topic.name for topic in response.responses if topic.error_code in _DONE)
-    return (f"topic {name} deleted" for name in names)
+def _topic_deleted(topic: LostTopic) -> str:
+    settings = [_setting(name, value) for name, value in topic.settings.items()]
+    with_settings = f", {some(settings, most=_NAMED)}" if settings else ""
+    return f"topic {topic.name} deleted{_size(topic.partitions, topic.replication_factor)}{with_settings}"
+
+
+def _size(partitions: int, replication_factor: int) -> str:
+    return f" with partitions={partitions}, replication.factor={replication_factor}"
 
 
 def _records_deleted(message: Any, response: Any) -> Lines:
@@ -183,7 +199,7 @@ def _records_deleted(message: Any, response: Any) -> Lines:
         (topic.name, asked.partition_index): asked.offset for topic in message.topics for asked in topic.partitions
     }
     for topic in response.topics:
-        done = [one for one in topic.partitions if one.error_code in _DONE]
+        done = [one for one in topic.partitions if one.error_code in DONE]
         cut = [f"{one.partition_index} before {_cut_at(one, offsets[topic.name, one.partition_index])}" for one in done]
         if cut:
             yield f"records of topic {topic.name} deleted, of partition {some(cut, most=_NAMED)}"
@@ -200,7 +216,7 @@ def _partitions_added(message: Any, response: Any) -> Lines:
     if message.validate_only:
         return ()
     counts = {topic.name: topic.count for topic in message.topics}
-    return (f"topic {t.name} grown to {counts[t.name]} partitions" for t in response.results if t.error_code in _DONE)
+    return (f"topic {t.name} grown to {counts[t.name]} partitions" for t in response.results if t.error_code in DONE)
 
 
 def _settings_altered(message: Any, response: Any) -> Lines:
@@ -367,7 +383,6 @@ CHANGES: Mapping[int, Change] = {
     8: _offsets_set,
     13: _members_removed,
     19: _topics_created,
-    20: _topics_deleted,
     21: _records_deleted,
     30: _acls_created,
     31: _acls_deleted,
@@ -386,6 +401,8 @@ CHANGES: Mapping[int, Change] = {
     51: _passwords_altered,
     57: _features_updated,
 }
+TOLD_BY_HANDLERS: Final = frozenset({20})
+"""Of topics that are deleted, neither the request nor its answer tells what they were."""
 _BY_ANYBODY: Final = frozenset({_offsets_set, _members_removed, _token_created, _token_expiry_changed})
 """What takes no right to look after a cluster or a topic."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkad.api.audit import DONE, LostTopic
 from kafkad.api.context import Context, Request
 from kafkad.api.throttling import MutationQuota
 from kafkad.controller.controller import DeletedTopic
@@ -37,6 +38,7 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
         sound, refusals = await _sorted_out(context, request, sound)
         response.responses += refusals
 
+    lost: dict[str, LostTopic] = {}
     quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
 
     def admit(topic: str, partitions: int) -> None:
@@ -44,6 +46,7 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
         if not request.allowed(Operation.DELETE, ResourceType.TOPIC, topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         quota.admit(partitions)
+        lost[topic] = _as_it_is(context, topic, partitions)
 
     try:
         deleted = await context.controller.delete_topics(
@@ -62,7 +65,15 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
             refusal = _refusal(context, request, topic)  # whether it may see the name
         response.responses.append(refusal or _result(result))
     quota.say(response)
+    done = {result.name for result in response.responses if result.error_code in DONE}
+    context.audit.topics_deleted(request, [topic for name, topic in lost.items() if name in done])
     return response
+
+
+def _as_it_is(context: Context, topic: str, partitions: int) -> LostTopic:
+    known = context.replicas.metadata.topics.get(topic)
+    replicas = max((len(state.replicas) for state in known.partitions.values()), default=0) if known else 0
+    return LostTopic(topic, partitions, replicas, context.configs.topic(topic))
 
 
 def _is_named(topic: DeleteTopicState) -> bool:
