@@ -72,9 +72,17 @@ def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
         "/etc/kafkad/": f"{tmp_path}/",
         "/backup/": f"{tmp_path}/backup/",
         "http://localhost:9404": f"http://127.0.0.1:{http}",
+        "localhost:9092": f"127.0.0.1:{port}",
+        "localhost:19092": f"127.0.0.1:{free_port()}",
     }
     machine = MACHINE.format(programs=Path(sys.executable).parent, port=port, http=http, home=tmp_path)
-    check = 'set +v\nkctl consume orders-copy -q --format "%s\\n" | wc -l\necho "all of it was done"\n'
+    check = """
+set +v
+kctl consume orders-copy -q --format "%s\\n" | wc -l
+kctl consume orders -q --format "%s\\n" | wc -l
+kctl groups export billing | awk -F, '{ sum += $3 } END { print sum }'
+echo "all of it was done"
+"""
     done = carried_out("".join(blocks()), places, machine=machine, check=check, home=tmp_path, seconds=SECONDS)
-    assert done.stdout.endswith("all of it was done\n"), done.stdout + done.stderr
+    assert done.stdout.endswith("\n100\n100\nall of it was done\n"), done.stdout + done.stderr
     assert done.returncode == 0
