@@ -210,6 +210,15 @@ def test_a_broker_without_a_file_left_answers_what_it_has_never_been_asked(tmp_p
         assert deleted.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_what_retention_has_deleted_is_in_the_log(tmp_path: Path) -> None:
+    with KafkadProcess(tmp_path, {"log.retention.ms": "1000", "log.retention.check.interval.ms": "100"}) as kafkad:
+        asker = Asker(kafkad.port)
+        asker.create("kept")
+        asker.client.close()
+        eventually(kafkad, "by retention.ms=1000")
+        assert "INFO    broker.findings: kept-0: deleted offsets 0 to 5, 1 segments with " in kafkad.log
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_stops_cleanly(tmp_path: Path, number: int) -> None:
     kafkad = KafkadProcess(tmp_path).start()
