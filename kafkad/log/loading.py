@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from math import inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -27,7 +28,7 @@ from kafkad.log.files import Files, may_pass
 from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
-from kafkad.log.partition_files import is_of_kafka
+from kafkad.log.partition_files import hold_a_partition, is_of_kafka, is_segment
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, some
 
 ConfigFor = Callable[[str], LogConfig]
@@ -105,6 +106,8 @@ class Loader:
         self._settle_duplicates(found)
         try:
             for directory, partitions in found.items():
+                if directory.failure is not None:
+                    continue
                 with self._failing(directory):
                     directory.take_clean_marker()
                     self._open_all(directory, partitions, config_for)
@@ -152,33 +155,44 @@ class Loader:
             for places in seen.values()
             if len(places) > 1
         ]
-        several = [ours for places in several if len(ours := self._holding(found, places)) > 1]
-        if unsettled := [places for places in several if places[-1].order == places[-2].order]:
+        left_over = dict(chain.from_iterable(map(self._left_over, several)))
+        several = [[place for place in places if place not in left_over] for places in several]
+        if unsettled := [places for places in several if len(places) > 1 and places[-1].order == places[-2].order]:
             raise DuplicatePartitionError(_several_message(unsettled))
+        for place, names in left_over.items():
+            found[place.directory].remove(place.found)
+            self._leave_out(place, names)
         for *replaced, _ in several:
             for place in replaced:
                 found[place.directory].remove(place.found)
                 self._replace(place)
 
-    def _holding(self, found: dict[LogDirectory, list[FoundPartition]], places: list[_Place]) -> list[_Place]:
-        """Those that hold a partition, or are marked; all if none holds one. What a power cut has left of a copy goes;
-        somebody's own directory stays."""
-        holding = [place for place in places if place.directory.holds_a_partition(place.found)]
-        others = [place for place in places if holding and place not in holding and place.order == inf]
-        for place in others:
-            found[place.directory].remove(place.found)
-            if all(is_of_kafka(name) for name in self._files.listdir(place.found.path)):
-                self._put_away(place)
-            else:
-                self.foreign.append(place.found.path)
-        return [place for place in places if place not in others]
+    def _left_over(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, list[str]]]:
+        """Beside one with segments, those without: what a power cut has left of a copy, and somebody's own. With their
+        names. One that cannot be listed counts as having some."""
+        without = []
+        for place in places:
+            with contextlib.suppress(OSError):
+                names = self._files.listdir(place.found.path)
+                if not any(map(is_segment, names)):
+                    without.append((place, names))
+        if len(without) < len(places):
+            for place, names in without:
+                if place.order == inf and (all(map(is_of_kafka, names)) or not hold_a_partition(names)):
+                    yield place, names
+
+    def _leave_out(self, place: _Place, names: list[str]) -> None:
+        """Put it away if it has no files but those of Kafka and kafkad, and the disk lets that be done."""
+        tp, path = place.found.name.topic_partition, place.found.path
+        if all(map(is_of_kafka, names)):
+            with contextlib.suppress(StorageError):
+                self.deleted.append(put_away(place.directory, path, tp, self._files))
+                return
+        self.foreign.append(path)
 
     def _replace(self, old: _Place) -> None:
-        self._last_marks[old.found.name.topic_partition] = int(old.order)  # those before it had lower ones
-        self._put_away(old)
-
-    def _put_away(self, old: _Place) -> None:
         tp = old.found.name.topic_partition
+        self._last_marks[tp] = int(old.order)  # those before it had lower ones
         with self._failing(old.directory):
             self.deleted.append(put_away(old.directory, old.found.path, tp, self._files))
 

@@ -29,4 +29,8 @@ def is_of_kafka(name: str) -> bool:
 
 def hold_a_partition(names: Iterable[str]) -> bool:
     """True if a directory with these names is a partition's: one has an id, or a segment, from the first moment on."""
-    return any(name == PARTITION_METADATA or (name.endswith(LOG) and base_of(name) is not None) for name in names)
+    return any(name == PARTITION_METADATA or is_segment(name) for name in names)
+
+
+def is_segment(name: str) -> bool:
+    return name.endswith(LOG) and base_of(name) is not None

@@ -254,25 +254,65 @@ def test_a_partition_in_two_directories_is_named_although_one_of_them_cannot_be_
         started(*disks)
 
 
+OWN = ["notes.txt"]
+LEFT_OVER = [[], ["partition.metadata.tmp"], ["partition.metadata", f"{0:020}.index"]]
+
+
 @pytest.mark.parametrize("is_marked", [False, True])
-@pytest.mark.parametrize("has", ["notes.txt", "partition.metadata.tmp"])
+@pytest.mark.parametrize("names", [OWN, *LEFT_OVER])
 def test_what_only_has_the_name_of_a_partition_elsewhere_is_not_taken_for_it(
-    disks: tuple[Path, Path], has: str, is_marked: bool
+    disks: tuple[Path, Path], names: list[str], is_marked: bool
 ) -> None:
     """Somebody's own directory is left alone. What a power cut has left of a copy goes, also of a marked replica's."""
-    manager = started(*disks)
-    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[1]))
+    manager, there = beside(disks, names)
+    log = manager.logs[T0]
     manager.close()
     if is_marked:
         Mark(manager.files, log.directory, 1).put()
-    there = disks[0] / "t-0"
-    there.mkdir()
-    (there / has).touch()
     again = started(*disks)
     assert again.logs[T0].directory == log.directory
-    assert again.foreign == ([str(there)] if has == "notes.txt" else [])
-    assert there.exists() == (has == "notes.txt")
+    assert again.foreign == ([str(there)] if names == OWN else [])
+    assert there.exists() == (names == OWN)
     again.close()
+
+
+def beside(disks: tuple[Path, Path], names: list[str]) -> tuple[LogManager, Path]:
+    """A manager with partitions in both directories, and something with the name of one in the other."""
+    manager = started(*disks)
+    manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[1]))
+    manager.create(TopicPartition("u", 0), TOPIC_ID, CONFIG, directory=str(disks[0]))
+    there = disks[0] / "t-0"
+    there.mkdir()
+    for name in names:
+        (there / name).touch()
+    return manager, there
+
+
+def test_what_is_left_of_a_copy_and_cannot_be_put_away_keeps_nothing_from_being_opened(
+    disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager, there = beside(disks, [])
+    manager.close()
+
+    def busy(source: str, target: str) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Files, "rename", staticmethod(busy))
+        again = LogManager([str(disk) for disk in disks], Files(), FakeClock())
+        again.lock()
+        again.load(lambda topic: CONFIG)
+    assert sorted(again.logs) == [T0, TopicPartition("u", 0)]
+    assert again.foreign == [str(there)]
+
+
+def test_nothing_is_put_away_where_a_start_is_refused(disks: tuple[Path, Path]) -> None:
+    manager, there = beside(disks, [])
+    manager.close()
+    shutil.copytree(disks[0] / "u-0", disks[1] / "u-0")
+    with pytest.raises(DuplicatePartitionError, match="u-0 in"):
+        started(*disks)
+    assert there.exists()
 
 
 def test_new_partitions_go_where_the_fewest_are(disks: tuple[Path, Path]) -> None:
