@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.copied import some_at_a_time
 from kafkad.log.deletion import delete_below_start
 from kafkad.log.directories import CheckpointWrite, LogDirectory
@@ -101,8 +101,13 @@ class Moves:
             target.refuse_predecessor(topic_partition)
         if os.path.lexists(current):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{current} is in the way, and not a replica in use")
-        self.cancel(topic_partition)
-        target.futures[topic_partition] = self._make_future(log, target, name)
+        future = self._make_future(log, target, name)
+        try:
+            self.cancel(topic_partition)
+        except StorageError:
+            manager.put_away(target, future)
+            raise
+        target.futures[topic_partition] = future
 
     def _make_future(self, log: Log, target: LogDirectory, name: str) -> Log:
         manager = self._manager

@@ -61,15 +61,15 @@ class ReplicaMoves:
         this broker has not the one or not the other."""
         logs = self._shared.replicas.logs
         target, replica = logs.live_directory(path), logs.get(tp)
+        back = replica if tp in target.replaced else None
+        if back is not None:
+            self._shared.moves.cancel(tp)
+        else:
+            self._shared.moves.start(tp, path)
         for directory, moves in self._into.items():
             if directory is not target:
                 moves.forget(tp)
-        if replica is not None and tp in target.replaced:
-            self._shared.moves.cancel(tp)
-            self._into[target].begin(tp, back=replica)
-        else:
-            self._shared.moves.start(tp, path)
-            self._into[target].begin(tp)
+        self._into[target].begin(tp, back)
 
     def resume(self) -> None:
         """At the start of the broker, for what a restart interrupted."""
@@ -117,6 +117,8 @@ class _Move:
     """If it met an error of ours when it was last gone on with."""
     is_flushed: bool = False
     """Of the copy, only what came while it was flushed, and since, may not be on the disk."""
+    exchanging: Log | None = None
+    """The copy, while its exchange is tried."""
     patience_ms: float = _PATIENCE_MS
     """For the next exchange."""
 
@@ -140,9 +142,9 @@ class _MovesInto:
         return [*([] if self._task is None else [self._task]), *self._exchanges.values()]
 
     def begin(self, tp: TopicPartition, back: Log | None = None) -> None:
-        """What an exchange is about to learn of a move that is asked for once more, it goes on knowing."""
+        """Where the move's exchange is being tried, what that learns is kept."""
         move = self._moves.get(tp)
-        if move is None or move.back is not back or tp not in self._exchanges:
+        if move is None or move.exchanging is None or move.exchanging is not self._target.futures.get(tp):
             self._moves[tp] = _Move(back)
         self.resume()
 
@@ -278,6 +280,7 @@ class _MovesInto:
             return
         if move.is_flushed and future.durability.unflushed_bytes <= _LITTLE:
             self._exchanges[tp] = asyncio.create_task(self._try_exchange(tp, move, future))
+            move.exchanging = future
             return
         await self._shared.durable.flush(future)
         if self._stands(tp, future):
@@ -326,6 +329,7 @@ class _MovesInto:
         try:
             await self._has_done(tp, move, self._with_refusals(tp, move, future, self._exchange(tp, move, future)))
         finally:
+            move.exchanging = None
             del self._exchanges[tp]
             self._changed.set()
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.config import LogConfig
-from kafkad.errors import StorageError
+from kafkad.config import LONG_MAX, LogConfig
+from kafkad.errors import KafkaError, StorageError
 from kafkad.log.directories import LogDirectory
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
+from kafkad.replica.durable import Durable
 from tests.fakes import fails_once, hangs
 from tests.full_disk import refusal
 from tests.log.moving import BadDisk
@@ -158,3 +159,64 @@ def test_what_was_replaced_goes_once_a_later_copy_is_on_the_disk_if_that_of_the_
     three.move(FIRST, three.first)
     three.work()
     assert three.home(FIRST) == three.first
+
+
+def test_a_move_back_that_waits_goes_on_where_another_move_cannot_begin(
+    three: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = move_onto_a_hung_disk(three, monkeypatch)
+    three.move(FIRST, three.first)
+    third = three.directories[2]
+    os.mkdir(os.path.join(third, "t-0"))
+    with pytest.raises(KafkaError, match="in the way"):
+        three.move(FIRST, third)
+    goes_on.set()
+    for _ in range(3):
+        three.work(after_ms=1_000)
+    assert three.home(FIRST) == three.first
+
+
+def test_a_move_goes_on_where_the_disk_of_another_one_is_full(three: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    third = three.directories[2]
+    BadDisk(Path(third), "mkdir", errno.ENOSPC, monkeypatch)
+    three.bytes_per_second = 1
+    three.move(FIRST, three.second)
+    with pytest.raises(StorageError):
+        three.move(FIRST, third)
+    three.bytes_per_second = LONG_MAX
+    three.work(after_ms=1_000)
+    assert three.home(FIRST) == three.second
+
+
+def test_of_a_copy_that_is_made_again_nothing_is_known_from_the_one_before(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its topic was deleted, and made again, while the exchange waited for the disk of the first."""
+    synced = Durable.synced
+    flushed: list[Log] = []
+    flush = Durable.flush
+
+    async def note(durable: Durable, log: Log) -> None:
+        flushed.append(log)
+        await flush(durable, log)
+
+    monkeypatch.setattr(Durable, "flush", note)
+    with monkeypatch.context() as patched:
+        goes_on = asyncio.Event()
+
+        async def waiting(durable: Durable, log: Log) -> None:
+            await goes_on.wait()
+            await synced(durable, log)
+
+        patched.setattr(Durable, "synced", waiting)
+        broker.move(FIRST, broker.second)
+        broker.work()
+    logs = broker.replicas.logs
+    logs.delete(FIRST)
+    again = logs.create(FIRST, bytes(15) + b"n", LogConfig(), directory=broker.first)
+    broker.ask_again(FIRST, broker.second)
+    copy = logs.future(FIRST)
+    goes_on.set()
+    broker.work()
+    assert copy in flushed
+    assert again.retired
