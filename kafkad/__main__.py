@@ -28,13 +28,13 @@ def program() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
 
-    def read() -> Config:
+    def read(*, again: bool = True) -> Config:
         brokers = [] if options.brokers is None else [f"kafkad.brokers={options.brokers}"]
         supervised = options.supervised is not None
-        return load(options.config, [*brokers, *options.set], os.environ, among_others=supervised)
+        return load(options.config, [*brokers, *options.set], os.environ, among_others=supervised, again=again)
 
     try:
-        config = read()
+        config = read(again=False)
         if options.refuse_blank_file:
             config.refuse_blank_file()
     except ConfigError as error:

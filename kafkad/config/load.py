@@ -33,7 +33,6 @@ _MAY_BE_EMPTY = "ssl.endpoint.identification.algorithm"
 """Here nothing means none, as it does for a list in a file; for other texts it means that the default holds."""
 _TEXTS = (ConfigType.STRING, ConfigType.CLASS, ConfigType.PASSWORD)
 _NUMBERS = (ConfigType.SHORT, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE)
-_EACH_READS_IT = "and each of the brokers has to read it"
 _WHILE_RUNNING = "as in Kafka, it can only be set while the broker runs, by kctl configs set or kafka-configs"
 _IDS = ("broker.id", "node.id")
 _KEYS = "ssl.keystore.location"
@@ -47,11 +46,16 @@ _NO_SECRETS = (
 
 
 def load(
-    config_file: str | None, overrides: Sequence[str], environ: Mapping[str, str], *, among_others: bool = False
+    config_file: str | None,
+    overrides: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    among_others: bool = False,
+    again: bool = False,
 ) -> Config:
     """Reads `config_file`, then `NAME=VALUE` overrides. Raises ConfigError with all problems at once.
     Where there may be dynamic settings, which may have what is missing, those of keys and logins are left out.
-    `among_others`: for one of the brokers of a host.
+    `among_others`: for one of the brokers of a host. `again`: a pipe, which may have been read, is not waited for.
 
     Without a file or where it is silent: kafkad's defaults, with the data in $STATE_DIRECTORY when systemd sets it.
     """
@@ -62,7 +66,7 @@ def load(
     if environ.get("STATE_DIRECTORY"):
         defaults["log.dir"] = environ["STATE_DIRECTORY"].split(":")[0]
     if config_file is not None:
-        content, loader.from_kafka = _read(config_file, among_others=among_others)
+        content, loader.from_kafka = _read(config_file, waits=not among_others and not again)
         if loader.from_kafka:
             defaults = dict(KAFKAS_DEFAULTS)
             in_file = read_properties(config_file, content)
@@ -91,7 +95,7 @@ def load(
     known = of_file if may_have_dynamic_settings(config) else contradictions
     problems = loader.all_problems() or [*known(config), *directories_with_two_names(config)]
     if config_file is not None and config.int("kafkad.brokers") > 1 and not os.path.isfile(config_file):
-        problems.append(f"{config_file} is no regular file, {_EACH_READS_IT}")
+        problems.append(f"{config_file} is no regular file, and each of the brokers has to read it")
     if problems:
         raise ConfigError(*problems)
     config.warnings += tuple(idle(config))
@@ -103,18 +107,18 @@ _BEHIND_A_NAME = re.compile(r"[:\s]")
 _NAME = re.compile(r"[a-z]{1,20}|[A-Za-z][\w-]{0,40}(\.[\w-]{1,40})+", re.ASCII)
 
 
-def _read(path: str, *, among_others: bool) -> tuple[str, bool]:
-    """Its text, and whether that is Java's format of properties. A broker of several may find a pipe read already."""
+def _read(path: str, *, waits: bool) -> tuple[str, bool]:
+    """Its text, and whether that is Java's format of properties. Where it `waits`, also of a pipe."""
     try:
-        if among_others:
-            content = content_of(path)
-        else:
+        if waits:
             with open(path, "rb") as file:
                 content = file.read()
+        else:
+            content = content_of(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise ConfigError(f"{error}, {_EACH_READS_IT}") from None
+        raise ConfigError(f"{error}, and has to be read more than once") from None
     if not content.strip():  # somebody emptied it, or is about to write it: by the defaults, retention would delete
         raise ConfigError(f"{path}: is empty; to run by the defaults, leave --config away")
     as_java = java_text(content)

@@ -29,8 +29,8 @@ _REMEMBERED_ENDS = 10
 
 class BrokerProcess:
     """`keep_running` until `stop`. `doing` says in words why it is not ready, `on_change` hears of each change.
-    `advice` is for whoever reads that it cannot use its configuration. Its file `may_be_blank` until it has run by one
-    that sets something: a restart takes no file that a reload would not."""
+    `advice` is for whoever reads that it cannot use its configuration. Its file `may_be_blank` until one of the brokers
+    has run by one that sets something: a restart takes no file that a reload would not."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class BrokerProcess:
         store: EmbeddedStore,
         on_change: Callable[[], None],
         advice: Callable[[], str],
+        may_be_blank: Callable[[], bool],
         *,
-        may_be_blank: bool,
         with_http: bool,
     ) -> None:
         self.broker_id = broker_id
@@ -61,6 +61,8 @@ class BrokerProcess:
         self._on_change = on_change
         self._advice = advice
         self._may_be_blank = may_be_blank
+        self.has_run_by_settings = False
+        """By a file that sets something."""
         self._http_token = token_urlsafe()
         self._http = socket.create_server(("127.0.0.1", 0)) if with_http else None
         self._process: asyncio.subprocess.Process | None = None
@@ -123,7 +125,7 @@ class BrokerProcess:
             self.reloading = self.reloading and not self.ready
             self.ready = self._was_ready = True
             self.bad_configuration = False
-            self._may_be_blank = self._may_be_blank and NOT_BLANK not in notice
+            self.has_run_by_settings = self.has_run_by_settings or NOT_BLANK in notice
         elif "STOPPING" in notice:
             self.ready = False
         self.doing = notice.get("STATUS", self.doing)
@@ -169,7 +171,7 @@ class BrokerProcess:
         descriptors = [store.fileno()] if self._http is None else [store.fileno(), self._http.fileno()]
         return await asyncio.create_subprocess_exec(
             *self._command,
-            *([] if self._may_be_blank else ["--refuse-blank-file"]),
+            *([] if self._may_be_blank() else ["--refuse-blank-file"]),
             "--supervised",
             *map(str, descriptors),
             pass_fds=descriptors,

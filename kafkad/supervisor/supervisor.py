@@ -196,12 +196,15 @@ class Supervisor:
             store,
             self._changed,
             self._advice,
-            may_be_blank=self._config.file_is_blank,
+            self._may_be_blank,
             with_http=self._config.http_listener is not None,
         )
 
     def _advice(self) -> str:
         return self._file_in_use.advice()
+
+    def _may_be_blank(self) -> bool:
+        return self._config.file_is_blank and not any(broker.has_run_by_settings for broker in self._brokers)
 
     # -- while brokers run -----------------------------------------------------------------------------------------
 

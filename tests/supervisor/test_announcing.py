@@ -16,23 +16,23 @@ from kafkad.exit_status import BAD_CONFIGURATION
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.process import BrokerProcess
 from kafkad.supervisor.supervisor import Supervisor
-from kafkad.systemd import NOT_RELOADED, RELOADED
+from kafkad.systemd import NOT_BLANK, NOT_RELOADED, RELOADED
 
 
 class Scene:
     """A supervisor without processes. `told` is what systemd has heard since it was asked last."""
 
-    def __init__(self, manager: socket.socket, directory: Path) -> None:
+    def __init__(self, manager: socket.socket, directory: Path, text: str = "num.partitions: 3\n") -> None:
         self._manager = manager
         self.file = directory / "kafkad.yaml"
-        self.file.write_text("num.partitions: 3\n")
+        self.file.write_text(text)
         self.supervisor = Supervisor(self.read(), self.read, [])
         self.store = EmbeddedStore.in_memory(SystemClock())
         self.store.is_starting = True
         self.supervisor._store = self.store
 
     def read(self) -> Config:
-        return load(str(self.file), [], {})
+        return load(str(self.file), [], {}, again=True)
 
     def begin(self) -> tuple[BrokerProcess, BrokerProcess]:
         first, second = (
@@ -43,7 +43,7 @@ class Scene:
                 self.store,
                 self.supervisor._changed,
                 self.supervisor._advice,
-                may_be_blank=False,
+                self.supervisor._may_be_blank,
                 with_http=False,
             )
             for n in range(2)
@@ -265,3 +265,28 @@ def test_a_file_that_brokers_take_and_kafkad_could_not_start_by_is_an_error(
         assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
 
     scenario(steps)
+
+
+def test_a_file_that_has_become_a_pipe_is_not_waited_for(scenario: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Here the metadata store of all brokers would wait with it."""
+
+    def steps(scene: Scene) -> None:
+        scene.file.unlink()
+        os.mkfifo(scene.file)
+        scene.reload(RELOADED, RELOADED)
+        assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
+        assert "kafkad.yaml is no regular file" in caplog.text
+
+    scenario(steps)
+
+
+def test_no_broker_may_run_by_a_blank_file_once_one_has_run_by_another(tmp_path: Path) -> None:
+    async def steps() -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            scene = Scene(manager, tmp_path, "# nothing\n")
+            first, second = scene.begin()
+            for broker, says, may_be_blank in ((second, {}, True), (first, {NOT_BLANK: "1"}, False)):
+                broker.take({"READY": "1", **says})
+                assert scene.supervisor._may_be_blank() is may_be_blank
+
+    asyncio.run(steps())

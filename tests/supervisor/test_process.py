@@ -28,14 +28,16 @@ def supervised(
     until: Callable[[BrokerProcess], bool],
     advice: Callable[[], str] = NO_FILE,
     *,
-    may_be_blank: bool = False,
+    may_be_blank: Callable[[BrokerProcess], bool] = lambda broker: False,
 ) -> BrokerProcess:
     """The process when `until` holds and it has been stopped."""
 
     async def run() -> BrokerProcess:
         store = EmbeddedStore.in_memory(SystemClock())
         changed = asyncio.Event()
-        broker = BrokerProcess(1, command, {}, store, changed.set, advice, may_be_blank=may_be_blank, with_http=False)
+        broker = BrokerProcess(
+            1, command, {}, store, changed.set, advice, lambda: may_be_blank(broker), with_http=False
+        )
         running: Awaitable[None] = asyncio.ensure_future(broker.keep_running())
         async with asyncio.timeout(20):
             while not until(broker):
@@ -110,7 +112,7 @@ def test_one_that_has_run_by_a_file_that_sets_something_is_started_again_by_no_b
         return broker.restarts == 2
 
     says = python("import sys; sys.exit(8 if '--refuse-blank-file' in sys.argv else 7)")
-    broker = supervised(says, ended, may_be_blank=may_be_blank)
+    broker = supervised(says, ended, may_be_blank=lambda broker: may_be_blank and not broker.has_run_by_settings)
     assert ("exit code 8" in broker.doing) == refuses
 
 
@@ -145,7 +147,7 @@ def test_a_program_that_is_not_there_is_tried_again() -> None:
 def signalled() -> tuple[BrokerProcess, list[int]]:
     """A process that only seems to run, and the signals that it gets."""
     store = EmbeddedStore.in_memory(SystemClock())
-    broker = BrokerProcess(1, [], {}, store, lambda: None, NO_FILE, may_be_blank=False, with_http=False)
+    broker = BrokerProcess(1, [], {}, store, lambda: None, NO_FILE, lambda: False, with_http=False)
     sent: list[int] = []
     broker.signal = sent.append  # type: ignore[method-assign]
     broker._process = SimpleNamespace(pid=1)  # type: ignore[assignment]
