@@ -55,7 +55,7 @@ class ControlledShutdown:
         self._timers = timers
 
     async def run(self) -> None:
-        if (problem := self._store.problem) is not None and not self._is_last:
+        if (problem := self._store.problem) is not None and self._own_controller.active and not self._is_last:
             log.warning("nothing can be handed over before the metadata store answers: %s", problem)
         for attempt in range(1, self._tries + 1):
             if self._is_last:
@@ -71,23 +71,29 @@ class ControlledShutdown:
         log.warning("stopping without handing everything over; the cluster elects leaders when this broker is gone")
 
     async def _ask(self) -> str | None:
-        """Why not everything is handed over. A store that this broker cannot reach is told, rather than a controller
-        that may be waiting for the same."""
+        """Why not everything is handed over."""
         asking = asyncio.ensure_future(self._link.controlled_shutdown())
         late = self._timers.at(self._clock.monotonic_ms() + self._timeout_ms, lambda: _cancel(asking))
         try:
             await asyncio.wait([asking])
             left = asking.result()
         except KafkaError as error:
-            return self._store.problem or str(error)
+            return self._with_store(str(error))
         except asyncio.CancelledError:
             if not asking.cancelled():
                 raise
-            return self._store.problem or "the controller does not answer in time"
+            return self._with_store("the controller does not answer in time")
         finally:
             late.cancel()
             asking.cancel()
         return f"no other broker is in sync for {some(sorted(left))}" if left else None
+
+    def _with_store(self, problem: str) -> str:
+        """With why this broker cannot reach the store, which another controller may be waiting for, too."""
+        own = self._store.problem
+        if own is None:
+            return problem
+        return own if self._own_controller.active else f"{problem}; this broker has {own}"
 
     def _is_worth_another_try(self, asked: int | None) -> bool:
         """Without a wait: another broker has become the controller, as when all are told to stop, or none is left."""
