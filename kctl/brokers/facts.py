@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.brokers.release import release
 from kctl.errors import KctlError
-from kctl.reach.connection import Disconnected
+from kctl.reach.connection import Disconnected, OtherCluster
 from kctl.reach.log_dirs import LogDir, disks, known_sum, log_dirs_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def broker_facts(session: Session, topics: Iterable[Topic]) -> tuple[list[Broker
                 host=known.host if known else None,
                 port=known.port if known else None,
                 rack=known.rack if known else None,
-                release=None if known is None or isinstance(answer, Disconnected) else _release(session, broker),
+                release=None if known is None or _is_silent(answer) else _release(session, broker),
                 leaders=led.get(broker, 0),
                 partitions=held.get(broker, 0),
                 under_replicated=lagging.get(broker, 0),
@@ -151,10 +151,14 @@ def _release(session: Session, broker: int) -> str:
     return release(session.connection(broker).versions)
 
 
+def _is_silent(answer: object) -> bool:
+    return isinstance(answer, Disconnected | OtherCluster)
+
+
 def _state(registered: bool, directories: list[LogDir] | KctlError) -> str:
     if not registered:
         return "down"
-    if isinstance(directories, Disconnected):
+    if _is_silent(directories):
         return "no answer"
     if isinstance(directories, KctlError):
         return "answers"  # whether its directories are well is not known

@@ -40,6 +40,7 @@ _TLS_ALERTS = {0x150300, 0x150301, 0x150302, 0x150303}
 """The first bytes of a TLS alert, read as a length: over 336 MB. A TLS port answers so to anything but TLS."""
 _OTHER_PORT = ("a TLS port? -X security.protocol=SSL or SASL_SSL", "or the port of something else?")
 _SASL_HANDSHAKE = 17
+_METADATA_WITH_CLUSTER_ID = 2
 _LENGTH = Struct(">i")
 
 _READING = ("Describe", "List", "Metadata", "ApiVersions", "Fetch", "FindCoordinator", "OffsetFetch", "OffsetForLeader")
@@ -64,6 +65,19 @@ class Disconnected(KctlError):
     ) -> None:
         super().__init__(what, exit_code=exit_code, hints=hints)
         self.in_doubt = in_doubt
+
+
+class OtherCluster(KctlError):
+    """A broker of another cluster is where one of ours should be. It must not be asked for anything."""
+
+    def __init__(self, where: str, theirs: str, ours: str, *, hints: Sequence[str] = ()) -> None:
+        what = f"{where} is a broker of cluster {theirs}, not of {ours}"
+        super().__init__(what, exit_code=Exit.REFUSED, hints=hints)
+        self._address, self._theirs, self._ours = where, theirs, ours
+
+    def advertised_by(self, broker: int) -> OtherCluster:
+        where = f"broker {broker} advertises {self._address}, which"
+        return OtherCluster(where, self._theirs, self._ours, hints=(f"see advertised.listeners of broker {broker}",))
 
 
 def only_reads(key: int) -> bool:
@@ -266,9 +280,12 @@ def opening_seconds(left: float, *, alone: bool) -> float:
     return left if alone else left / 2
 
 
-def connect(address: Address, access: Access, deadline: float, *, alone: bool) -> Connection:
+def connect(
+    address: Address, access: Access, deadline: float, *, alone: bool, cluster_id: str | None = None
+) -> Connection:
     """Opened, secured, logged in, and told which versions it serves. Disconnected (or not authorised) otherwise.
-    `alone`: no other broker waits for that one to be asked."""
+    `alone`: no other broker waits for that one to be asked. `cluster_id`: the cluster that it has to be of, if that is
+    known; OtherCluster if it is not."""
     try:
         begin = time.monotonic()
         left = max(deadline - begin, 0.001)
@@ -283,7 +300,10 @@ def connect(address: Address, access: Access, deadline: float, *, alone: bool) -
             from kctl.reach.login import secure
 
             sock = secure(sock, address.host, access, deadline)
-        return _opened(sock, address, access, deadline, max(left, CONNECT_SECONDS))
+        connection = _opened(sock, address, access, deadline, max(left, CONNECT_SECONDS))
+        if cluster_id:
+            ensure_of_cluster(connection, cluster_id, deadline)
+        return connection
     except BaseException:
         sock.close()
         raise
@@ -299,6 +319,17 @@ def _opened(sock: socket.socket, address: Address, access: Access, deadline: flo
             raise no_login(access)
         authenticate(lambda message, version: connection.call(message, deadline, version), access, address.host)
     return connection
+
+
+def ensure_of_cluster(connection: Connection, cluster_id: str, deadline: float) -> None:
+    """OtherCluster if the broker tells another id. Old brokers, and some that are not Kafka, tell none."""
+    from kafkad.wire.messages.metadata import MetadataRequest
+
+    if (connection.version_of(MetadataRequest) or 0) < _METADATA_WITH_CLUSTER_ID:
+        return
+    answer = connection.call(MetadataRequest(topics=[], allow_auto_topic_creation=False), deadline)
+    if answer.cluster_id and answer.cluster_id != cluster_id:
+        raise OtherCluster(str(connection.address), answer.cluster_id, cluster_id)
 
 
 def answering(connections: Collection[Connection], deadline: float) -> list[Connection]:
@@ -330,25 +361,27 @@ _UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
 def connect_all(
-    addresses: Sequence[Address], access: Access, deadline: float, *, alone: bool
+    addresses: Sequence[Address], access: Access, deadline: float, *, alone: bool, cluster_id: str | None = None
 ) -> list[Connection | KctlError]:
     """All at once, each in a thread of its own, in the order of the addresses."""
     if len(addresses) == 1:
-        return [_tried(addresses[0], access, deadline, alone)]
-    attempts = _Attempts(addresses, access, deadline, alone)
+        return [_tried(addresses[0], access, deadline, alone, cluster_id)]
+    attempts = _Attempts(addresses, access, deadline, alone, cluster_id)
     results = dict(attempts.next() for _ in addresses)
     return [results[at] for at in range(len(addresses))]
 
 
-def connect_first(addresses: Sequence[Address], access: Access, deadline: float, *, alone: bool) -> Connection:
+def connect_first(
+    addresses: Sequence[Address], access: Access, deadline: float, *, alone: bool, cluster_id: str | None = None
+) -> Connection:
     """The first that answers; what kept the others, if none does."""
     if len(addresses) == 1:
-        result = _tried(addresses[0], access, deadline, alone)
+        result = _tried(addresses[0], access, deadline, alone, cluster_id)
         if isinstance(result, Connection):
             return result
         raise _nobody([result], access)
     told: list[KctlError] = []
-    attempts = _Attempts(addresses, access, deadline, alone)
+    attempts = _Attempts(addresses, access, deadline, alone, cluster_id)
     for _ in addresses:
         _, result = attempts.next()
         if isinstance(result, Connection):
@@ -361,7 +394,9 @@ def connect_first(addresses: Sequence[Address], access: Access, deadline: float,
 class _Attempts:
     """Connections being opened in threads, in whatever order they come to an end."""
 
-    def __init__(self, addresses: Sequence[Address], access: Access, deadline: float, alone: bool) -> None:
+    def __init__(
+        self, addresses: Sequence[Address], access: Access, deadline: float, alone: bool, cluster_id: str | None
+    ) -> None:
         from threading import Lock, Thread
 
         self._finished: SimpleQueue[tuple[int, Connection | KctlError]] = SimpleQueue()
@@ -369,7 +404,7 @@ class _Attempts:
         self._abandoned = False
 
         def work(at: int) -> None:
-            result = _tried(addresses[at], access, deadline, alone)
+            result = _tried(addresses[at], access, deadline, alone, cluster_id)
             with self._lock:
                 if not self._abandoned:
                     self._finished.put((at, result))
@@ -392,9 +427,11 @@ class _Attempts:
                 result.close()
 
 
-def _tried(address: Address, access: Access, deadline: float, alone: bool) -> Connection | KctlError:
+def _tried(
+    address: Address, access: Access, deadline: float, alone: bool, cluster_id: str | None
+) -> Connection | KctlError:
     try:
-        return connect(address, access, deadline, alone=alone)
+        return connect(address, access, deadline, alone=alone, cluster_id=cluster_id)
     except KctlError as error:
         return error
     except Exception as error:  # a defect in a thread must not leave the one who waits for it alone

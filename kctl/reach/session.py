@@ -3,7 +3,7 @@
 Requests go out to all brokers concerned before the first answer is read, and answers are read as they come. What a
 broker answers for the moment only (a leader moved, a coordinator loads) is asked again within the time-out, and so is
 who takes over from a broker that does not answer; what only that broker knows fails then. A cluster of which nobody
-ever answered fails at once.
+ever answered fails at once. Of the addresses that brokers advertise, none of another cluster is asked for anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from kafkad.names import TopicPartition
 from kafkad.wire.schema import Request
 from kctl.errors import UNAUTHORIZED, Exit, KctlError, failure
 from kctl.reach.access import Access
-from kctl.reach.connection import Address, Connection, Disconnected, answering, connect_all, connect_first, only_reads
+from kctl.reach.connection import (
+    Address,
+    Connection,
+    Disconnected,
+    OtherCluster,
+    answering,
+    connect_all,
+    connect_first,
+    only_reads,
+)
 from kctl.reach.rounds import BACKOFF_SECONDS, Rounds
 from kctl.settings import Settings
 
@@ -84,7 +93,7 @@ class Absent(NamedTuple):
 
 def silent_brokers(answers: Mapping[int, object]) -> frozenset[int]:
     """The brokers that do not answer, of those that were asked something."""
-    return frozenset(broker for broker, answer in answers.items() if isinstance(answer, Disconnected))
+    return frozenset(broker for broker, answer in answers.items() if isinstance(answer, Disconnected | OtherCluster))
 
 
 def leader_trouble(leader: int, silent: Collection[int]) -> str | None:
@@ -113,6 +122,8 @@ class Session:
         self._open: dict[Address, Connection] = {}
         self._first: Connection | None = None
         self._cluster: Cluster | None = None
+        self._cluster_id: str | None = None
+        """As a broker last told it; None before, and of a cluster that has none."""
         self._known: list[Address] = []
         """The addresses of the brokers, as one of them last told."""
         self._leaders: dict[TopicPartition, int | KctlError] = {}
@@ -148,6 +159,7 @@ class Session:
         response = self.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         brokers = {node.node_id: Broker(node.node_id, node.host, node.port, node.rack) for node in response.brokers}
         self._cluster = Cluster(response.cluster_id, response.controller_id, dict(sorted(brokers.items())))
+        self._cluster_id = response.cluster_id
         known = [broker.address for broker in self._cluster.brokers.values()]
         if known != self._known:
             self._known, self._holders = known, None
@@ -250,14 +262,32 @@ class Session:
             else:
                 missing[broker] = known.address
         if missing:
-            opened = connect_all(list(missing.values()), self.access, deadline, alone=alone)
-            for (broker, address), result in zip(missing.items(), opened, strict=True):
+            for broker, result in self._opened(missing, deadline, alone).items():
+                found[broker] = result
                 if isinstance(result, Connection):
-                    self._open[address] = result
-                    found[broker] = result
-                else:
-                    found[broker] = _unreachable(broker, result)
+                    self._open[result.address] = result
         return found
+
+    def connect(self, broker: int) -> Connection:
+        """A connection to this broker for the caller alone, who closes it."""
+        known = self.cluster.brokers.get(broker)
+        if known is None:
+            raise self.no_broker([broker])
+        deadline = self._clock() + self.settings.timeout
+        connection = self._opened({broker: known.address}, deadline, len(self._known) <= 1)[broker]
+        if isinstance(connection, KctlError):
+            raise connection
+        return connection
+
+    def _opened(
+        self, brokers: Mapping[int, Address], deadline: float, alone: bool
+    ) -> dict[int, Connection | KctlError]:
+        addresses = list(brokers.values())
+        opened = connect_all(addresses, self.access, deadline, alone=alone, cluster_id=self._cluster_id)
+        return {
+            broker: result if isinstance(result, Connection) else _unreachable(broker, result)
+            for broker, result in zip(brokers, opened, strict=True)
+        }
 
     def _any(self, deadline: float, alone: bool) -> Connection:
         if self._first is not None and (connection := self._usable(self._first.address)):
@@ -278,7 +308,7 @@ class Session:
         addresses = list(dict.fromkeys([*addresses, *self._known]))  # a bootstrap address may be the one that died
         while True:
             try:
-                return connect_first(addresses, self.access, deadline, alone=alone)
+                return connect_first(addresses, self.access, deadline, alone=alone, cluster_id=self._cluster_id)
             except KctlError as error:
                 if error.exit_code is not Exit.UNREACHABLE or self._clock() >= deadline:
                     raise
@@ -498,6 +528,8 @@ def _no_coordinator(kind: int, key: str, answer: Coordinator | FindCoordinatorRe
 
 
 def _unreachable(broker: int, error: KctlError) -> KctlError:
+    if isinstance(error, OtherCluster):
+        return error.advertised_by(broker)
     where = error.what.removeprefix("broker ")
     return Disconnected(f"broker {broker} at {where}", exit_code=error.exit_code, hints=error.hints)
 

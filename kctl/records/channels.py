@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkad.wire.schema import Request
 from kctl.errors import KctlError
-from kctl.reach.connection import Connection, Disconnected, connect
+from kctl.reach.connection import Connection, Disconnected
 from kctl.reach.session import Session
 
 T = TypeVar("T")
@@ -105,12 +105,7 @@ class Channels(Generic[T, R]):
     def _connection(self, broker: int) -> Connection:
         connection = self._open.get(broker)
         if connection is None:
-            brokers = self._session.cluster.brokers
-            if broker not in brokers:
-                raise self._session.no_broker([broker])
-            address, deadline = brokers[broker].address, self._clock() + self._session.settings.timeout
-            connection = connect(address, self._session.access, deadline, alone=len(brokers) == 1)
-            self._open[broker] = connection
+            connection = self._open[broker] = self._session.connect(broker)
         return connection
 
     def forget(self, broker: int) -> None:

@@ -10,7 +10,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.schema import Request
 from kctl.errors import Exit, KctlError, code_name, failure
-from kctl.reach.connection import Connection, Disconnected, connect
+from kctl.reach.connection import Connection, Disconnected
 from kctl.reach.session import Session
 from kctl.records.assignors import Assignment, Assignor, Subscriptions, without_moving
 from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
@@ -306,10 +306,7 @@ class Member:
     def _coordinator(self) -> Connection:
         """A connection of its own: a join may take long to be answered."""
         if self._connection is None:
-            brokers = self._session.cluster.brokers
-            address = brokers[self._coordinator_id()].address
-            deadline = self._clock() + self._session.settings.timeout
-            self._connection = connect(address, self._session.access, deadline, alone=len(brokers) == 1)
+            self._connection = self._session.connect(self._coordinator_id())
         return self._connection
 
     def _coordinator_id(self) -> int:

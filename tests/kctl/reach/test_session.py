@@ -31,6 +31,7 @@ from kctl.reach.connection import (
     Address,
     Connection,
     Disconnected,
+    OtherCluster,
     connect_first,
     connect_seconds,
     opening_seconds,
@@ -152,11 +153,15 @@ def test_the_time_out_reaches_the_opening_of_connections() -> None:
 def test_all_of_the_time_is_given_only_where_no_other_may_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
 
-    def connect_all(addresses: list[Address], access: Access, deadline: float, *, alone: bool) -> list[KctlError]:
+    def connect_all(
+        addresses: list[Address], access: Access, deadline: float, *, alone: bool, cluster_id: str | None
+    ) -> list[KctlError]:
         told.append(alone)
         return [Disconnected("no answer") for _ in addresses]
 
-    def connect_first(addresses: list[Address], access: Access, deadline: float, *, alone: bool) -> Connection:
+    def connect_first(
+        addresses: list[Address], access: Access, deadline: float, *, alone: bool, cluster_id: str | None
+    ) -> Connection:
         told.append(alone)
         return Connection(idle, Address("h", 1), "me")
 
@@ -363,6 +368,8 @@ class Flaky:
         self.server = socket.create_server(("127.0.0.1", 0))
         self.address = Address("127.0.0.1", self.server.getsockname()[1])
         self.peers = peers
+        self.cluster_id: str | None = "ours"
+        self.controller = 1
         self.answers = True
         self.asked: list[int] = []
         Thread(target=self._serve, daemon=True).start()
@@ -386,7 +393,7 @@ class Flaky:
     def _answer(self, key: int) -> object:
         if key == METADATA:
             nodes = [MetadataResponseBroker(node_id=node, host=a.host, port=a.port) for node, a in self.peers.items()]
-            return MetadataResponse(brokers=nodes, controller_id=1)
+            return MetadataResponse(brokers=nodes, controller_id=self.controller, cluster_id=self.cluster_id)
         served = (METADATA, API_VERSIONS, CREATE_TOPICS)
         return ApiVersionsResponse(api_keys=[ApiVersion(api_key=api, min_version=0, max_version=4) for api in served])
 
@@ -425,6 +432,53 @@ def test_what_may_have_been_done_is_not_asked_twice(pair: tuple[Flaky, Flaky]) -
     with pytest.raises(Disconnected) as told:
         session.ask_controller(CreateTopicsRequest(topics=[]), lambda answer: [])
     assert told.value.in_doubt and CREATE_TOPICS not in other.asked
+    session.close()
+
+
+ADVERTISED = "broker 2 advertises {}, which is a broker of cluster theirs, not of ours"
+"""What is said where broker 1 tells of another cluster's address."""
+
+
+def test_a_broker_of_another_cluster_is_asked_for_nothing(pair: tuple[Flaky, Flaky]) -> None:
+    """An advertised address that leads there must not have topics made, or deleted, in the wrong cluster."""
+    first, other = pair
+    other.cluster_id = "theirs"
+    session = Session(Settings(), Access(bootstrap=(tuple(first.address),)))
+    (refused,) = session.call_each({2: CreateTopicsRequest(topics=[])}).values()
+    assert isinstance(refused, OtherCluster) and refused.exit_code is Exit.REFUSED
+    assert refused.what == ADVERTISED.format(other.address)
+    assert refused.hints == ("see advertised.listeners of broker 2",)
+    with pytest.raises(OtherCluster):
+        session.connect(2)
+    assert CREATE_TOPICS not in other.asked
+    first.die()
+    with pytest.raises(OtherCluster, match="is a broker of cluster theirs, not of ours"):
+        session.refresh()
+    session.close()
+
+
+def test_the_controller_is_not_asked_for_in_another_cluster(pair: tuple[Flaky, Flaky]) -> None:
+    first, other = pair
+    first.controller, other.cluster_id = 2, "theirs"
+    session = Session(Settings(), Access(bootstrap=(tuple(first.address),)), sleep=_never)
+    with pytest.raises(OtherCluster):
+        session.ask_controller(CreateTopicsRequest(topics=[]), lambda answer: [])
+    session.close()
+
+
+def _never(seconds: float) -> None:
+    raise AssertionError("waiting does not help")
+
+
+@pytest.mark.parametrize("told", [None, "", "ours"])
+def test_brokers_that_tell_no_cluster_are_asked(pair: tuple[Flaky, Flaky], told: str | None) -> None:
+    first, other = pair
+    other.cluster_id = told
+    session = Session(Settings(), Access(bootstrap=(tuple(first.address),)))
+    assert not isinstance(session.call(MetadataRequest(topics=[]), 2), KctlError)
+    first.cluster_id = None
+    session.refresh()
+    session.connect(2).close()
     session.close()
 
 
