@@ -1,4 +1,4 @@
-"""`kctl contexts test`: what every other command does first, one step after another."""
+"""`kctl contexts test`: what every other command does first, one step after another, at each address it may use."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -16,12 +16,23 @@ from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError, exit_code, of_file
 from kctl.reach.access import Access, resolve
-from kctl.reach.connection import Address, Connection, ask_versions, connect_seconds, reason
+from kctl.reach.connection import (
+    Address,
+    Connection,
+    ask_versions,
+    connect_seconds,
+    ensure_same,
+    reason,
+    unreachable,
+)
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, render_errors
 
+if TYPE_CHECKING:
+    from kafkad.wire.messages.metadata import MetadataResponse
+
 COLUMNS = (
-    Column("address", "The address of the context that was tried."),
+    Column("address", "The address that was tried: one of the context, or one that a broker advertises."),
     Column("step", "What was done: DNS, TCP, TLS, SASL, ApiVersions, Metadata."),
     Column("result", "ok or error.", "state"),
     Column("milliseconds", "How long it took.", "number", "MS"),
@@ -36,6 +47,26 @@ class Step(NamedTuple):
     error: KctlError | None = None
 
 
+class Trial(NamedTuple):
+    """What became of an address. `broker`: who advertises it, if the context does not have it."""
+
+    address: Address
+    steps: tuple[Step, ...]
+    metadata: MetadataResponse | None
+    broker: int | None = None
+
+    @property
+    def error(self) -> KctlError | None:
+        failed = self.steps[-1].error
+        return failed if failed is None or self.broker is None else unreachable(self.broker, self.address, failed)
+
+
+class Advertised(NamedTuple):
+    address: Address
+    broker: int
+    cluster_id: str | None
+
+
 @click.command("test", cls=KctlCommand, columns=COLUMNS)
 @click.argument("name", required=False, shell_complete=context_names)
 @pass_settings
@@ -43,21 +74,18 @@ def test(settings: Settings, name: str | None) -> int:
     """Connect and log in step by step, timing each step.
 
     Tries every bootstrap address of the context: name lookup (DNS), connection (TCP), encryption (TLS), login (SASL),
-    the APIs served (ApiVersions) and the brokers known (Metadata), to which clients connect next. A failed step ends
-    the test of its address. Without a name it tests the current context, or what -b and the other options say.
+    the APIs served (ApiVersions) and the brokers known (Metadata). Then it tries the addresses that these brokers
+    advertise, to which clients connect next. A failed step ends the test of its address. Without a name it tests the
+    current context, or what -b and the other options say.
 
     Example: kctl contexts test prod
     """
     settings.context = name or settings.context
     access = resolve(settings, os.environ)
-    rows = []
-    errors = []
-    for host, port in access.bootstrap:
-        address = Address(host, port)
-        for step in steps(address, access, time.monotonic() + settings.timeout):
-            rows.append(_row(address, step))
-            if step.error:
-                errors.append(step.error)
+    trials = [tried(Address(*pair), access, settings.timeout) for pair in access.bootstrap]
+    trials += _at_advertised(advertised(trials), access, settings.timeout)
+    rows = [_row(trial.address, step) for trial in trials for step in trial.steps]
+    errors = [trial.error for trial in trials if trial.error]
     Writer(settings, COLUMNS, Document(settings.command)).write(rows, errors)
     sys.stdout.flush()
     render_errors(errors, settings)
@@ -74,21 +102,48 @@ def _row(address: Address, step: Step) -> Row:
     }
 
 
-def steps(address: Address, access: Access, deadline: float) -> Iterator[Step]:
-    """Each done when it is asked for; the last one may have failed."""
+def advertised(trials: Iterable[Trial]) -> list[Advertised]:
+    """The addresses that the brokers told of and that were not tried, each once."""
+    tried = {trial.address for trial in trials}
+    found: dict[Address, Advertised] = {}
+    for answer in filter(None, (trial.metadata for trial in trials)):
+        for broker in answer.brokers:
+            address = Address(broker.host, broker.port)
+            if address not in tried:
+                found.setdefault(address, Advertised(address, broker.node_id, answer.cluster_id))
+    return list(found.values())
+
+
+def _at_advertised(places: list[Advertised], access: Access, seconds: float) -> list[Trial]:
+    """All at once: where one cannot be reached, the others often cannot either."""
+    if not places:
+        return []
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(place: Advertised) -> Trial:
+        return tried(place.address, access, seconds, place.cluster_id)._replace(broker=place.broker)
+
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(work, places))
+
+
+def tried(address: Address, access: Access, seconds: float, cluster_id: str | None = None) -> Trial:
+    """The steps at one address, as far as they go; the last one may have failed. `cluster_id`: the one it has to be of,
+    if that is known."""
     with ExitStack() as stack:
-        attempt = _Attempt(address, access, deadline, stack)
+        attempt = _Attempt(address, access, time.monotonic() + seconds, stack, cluster_id)
         plan: list[tuple[str, Callable[[], str]]] = [("DNS", attempt.look_up), ("TCP", attempt.connect)]
         if access.has_tls:
             plan.append(("TLS", attempt.secure))
         if access.has_sasl:
             plan.append(("SASL", attempt.log_in))
         plan += [("ApiVersions", attempt.ask_versions), ("Metadata", attempt.ask_brokers)]
+        steps: list[Step] = []
         for name, act in plan:
-            step = _timed(name, act, address)
-            yield step
-            if step.error:
-                return
+            steps.append(_timed(name, act, address))
+            if steps[-1].error:
+                break
+        return Trial(address, tuple(steps), attempt.metadata)
 
 
 def _timed(name: str, act: Callable[[], str], address: Address) -> Step:
@@ -112,11 +167,15 @@ def _timed(name: str, act: Callable[[], str], address: Address) -> Step:
 class _Attempt:
     """Each method needs those before it, and returns what it found, for a person."""
 
-    def __init__(self, address: Address, access: Access, deadline: float, stack: ExitStack) -> None:
+    def __init__(
+        self, address: Address, access: Access, deadline: float, stack: ExitStack, cluster_id: str | None
+    ) -> None:
         self._address = address
         self._access = access
         self._deadline = deadline
         self._stack = stack
+        self._cluster_id = cluster_id
+        self.metadata: MetadataResponse | None = None
         self._socket: socket.socket
         self._opened: Connection | None = None
 
@@ -157,6 +216,8 @@ class _Attempt:
         from kafkad.wire.messages.metadata import MetadataRequest
 
         answer = self._connection.call(MetadataRequest(topics=[]), self._deadline)
+        ensure_same(self._cluster_id, answer.cluster_id, self._address)
+        self.metadata = answer
         brokers = ", ".join(f"{b.node_id} at {Address(b.host, b.port)}" for b in answer.brokers)
         return f"cluster {answer.cluster_id}, brokers: {brokers}"
 

@@ -322,14 +322,33 @@ def _opened(sock: socket.socket, address: Address, access: Access, deadline: flo
 
 
 def ensure_of_cluster(connection: Connection, cluster_id: str, deadline: float) -> None:
-    """OtherCluster if the broker tells another id. Old brokers, and some that are not Kafka, tell none."""
+    """OtherCluster if the broker tells the id of another one."""
     from kafkad.wire.messages.metadata import MetadataRequest
 
     if (connection.version_of(MetadataRequest) or 0) < _METADATA_WITH_CLUSTER_ID:
         return
     answer = connection.call(MetadataRequest(topics=[], allow_auto_topic_creation=False), deadline)
-    if answer.cluster_id and answer.cluster_id != cluster_id:
-        raise OtherCluster(str(connection.address), answer.cluster_id, cluster_id)
+    ensure_same(cluster_id, answer.cluster_id, connection.address)
+
+
+def ensure_same(ours: str | None, theirs: str | None, address: Address) -> None:
+    """OtherCluster if the broker there says that it is of another cluster than ours. Old brokers, and some that are not
+    Kafka, do not say."""
+    if ours and theirs and theirs != ours:
+        raise OtherCluster(str(address), theirs, ours)
+
+
+def unreachable(broker: int, address: Address, error: KctlError, *, is_given: bool = False) -> KctlError:
+    """What keeps us from the broker at the address that it advertises. `is_given`: somebody gave us that address too,
+    so that it is a good one."""
+    if isinstance(error, OtherCluster):
+        return error.advertised_by(broker)
+    hints = error.hints
+    if error.exit_code is Exit.UNREACHABLE and not is_given:
+        hints += ("that is the address it advertises: see advertised.listeners of the broker if it is a wrong one",)
+    where, what = str(address), error.what.removeprefix("broker ")
+    told = what if what.startswith(where) else f"{where}  {error.what}"
+    return Disconnected(f"broker {broker} at {told}", exit_code=error.exit_code, hints=hints)
 
 
 def answering(connections: Collection[Connection], deadline: float) -> list[Connection]:

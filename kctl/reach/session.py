@@ -29,6 +29,7 @@ from kctl.reach.connection import (
     connect_all,
     connect_first,
     only_reads,
+    unreachable,
 )
 from kctl.reach.rounds import BACKOFF_SECONDS, Rounds
 from kctl.settings import Settings
@@ -285,8 +286,10 @@ class Session:
         addresses = list(brokers.values())
         opened = connect_all(addresses, self.access, deadline, alone=alone, cluster_id=self._cluster_id)
         return {
-            broker: result if isinstance(result, Connection) else _unreachable(broker, result)
-            for broker, result in zip(brokers, opened, strict=True)
+            broker: result
+            if isinstance(result, Connection)
+            else unreachable(broker, address, result, is_given=address in self.access.bootstrap)
+            for (broker, address), result in zip(brokers.items(), opened, strict=True)
         }
 
     def _any(self, deadline: float, alone: bool) -> Connection:
@@ -525,13 +528,6 @@ def _absent(where: TopicPartition, code: int) -> KctlError:
 def _no_coordinator(kind: int, key: str, answer: Coordinator | FindCoordinatorResponse) -> KctlError:
     trouble = "cannot be seen" if answer.error_code in UNAUTHORIZED else "has no coordinator"
     return failure(answer.error_code, f'{_KINDS[kind]} "{key}" {trouble}', answer.error_message)
-
-
-def _unreachable(broker: int, error: KctlError) -> KctlError:
-    if isinstance(error, OtherCluster):
-        return error.advertised_by(broker)
-    where = error.what.removeprefix("broker ")
-    return Disconnected(f"broker {broker} at {where}", exit_code=error.exit_code, hints=error.hints)
 
 
 def open_session(settings: Settings) -> Session:

@@ -11,10 +11,14 @@ import pytest
 
 from kctl.contexts.set import changed
 from kctl.errors import Exit
+from kctl.reach.connection import Address
 from kctl.reach.contexts_file import Contexts, path, read
 from tests.broker import KafkadProcess
 from tests.kctl.certificates import Authority
 from tests.kctl.conftest import Kctl
+from tests.kctl.flaky import Flaky, pair
+
+__all__ = ["pair"]
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -233,6 +237,37 @@ def test_test_that_fails_says_where(kctl: Kctl, file: Path, broker: KafkadProces
         f"error: {refused}  connection refused",
         "error: no.such.host.invalid:1  no such host",
     ]
+
+
+STEPS = ["DNS", "TCP", "ApiVersions", "Metadata"]
+
+
+def test_addresses_that_brokers_advertise_are_tested_too(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:
+    """Clients connect there next, and nothing else tells that they cannot."""
+    first, other = pair
+    ran = kctl("contexts", "test", "-b", first.address, "-o", "json")
+    assert ran.code == Exit.DONE
+    items = json.loads(ran.out)["items"]
+    assert [(item["address"], item["step"]) for item in items] == [
+        (str(broker.address), step) for broker in (first, other) for step in STEPS
+    ]
+    first.peers[2] = Address("no.such.host.invalid", 1)
+    ran = kctl("contexts", "test", "-b", first.address, "--columns", "address,step,found", "--no-headers")
+    assert ran.code == Exit.UNREACHABLE
+    assert ran.out.splitlines()[-1].split(maxsplit=2) == ["no.such.host.invalid:1", "DNS", "no such host"]
+    assert ran.err.splitlines()[0] == "error: broker 2 at no.such.host.invalid:1  no such host"
+    assert "see advertised.listeners" in ran.err
+
+
+def test_an_advertised_address_in_another_cluster_fails_the_test(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:
+    first, other = pair
+    other.cluster_id = "theirs"
+    ran = kctl("contexts", "test", "-b", first.address, "-o", "json")
+    assert ran.code == Exit.REFUSED
+    last = json.loads(ran.out)["items"][-1]
+    assert (last["step"], last["found"]) == ("Metadata", "is a broker of cluster theirs, not of ours")
+    assert f"broker 2 advertises {other.address}, which is a broker of cluster theirs" in ran.err
+    assert "see advertised.listeners of broker 2" in ran.err
 
 
 def test_test_of_a_plaintext_port_in_tls(kctl: Kctl, file: Path, broker: KafkadProcess) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import socket
-import struct
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from threading import Thread
 
 import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kafkad.wire.frames import encode_response
-from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkad.wire.messages.create_topics import CreateTopicsRequest
 from kafkad.wire.messages.find_coordinator import Coordinator
 from kafkad.wire.messages.metadata import (
@@ -35,16 +31,18 @@ from kctl.reach.connection import (
     connect_first,
     connect_seconds,
     opening_seconds,
+    unreachable,
 )
 from kctl.reach.offsets import LATEST, offsets_at
 from kctl.reach.rounds import Rounds
-from kctl.reach.session import GROUP, TRANSACTION, Absent, Session, _no_coordinator, _unreachable
+from kctl.reach.session import GROUP, TRANSACTION, Absent, Session, _no_coordinator
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import session_of
+from tests.kctl.flaky import CREATE_TOPICS, METADATA, Flaky, pair
 from tests.oracle.kafka import free_port
 
-METADATA, API_VERSIONS, CREATE_TOPICS = 3, 18, 19
+__all__ = ["pair"]
 
 
 @pytest.fixture
@@ -186,8 +184,22 @@ def test_who_may_not_see_a_group_does_not_hear_that_it_has_no_coordinator() -> N
 
 def test_a_broker_that_hangs_is_named_once() -> None:
     hung = Disconnected("broker h:9092 did not answer in time while it answered ApiVersions")
-    assert _unreachable(3, hung).what == "broker 3 at h:9092 did not answer in time while it answered ApiVersions"
-    assert _unreachable(3, Disconnected("h:9092  connection refused")).what == "broker 3 at h:9092  connection refused"
+    address = Address("h", 9092)
+    assert (
+        unreachable(3, address, hung).what == "broker 3 at h:9092 did not answer in time while it answered ApiVersions"
+    )
+    refused = Disconnected("h:9092  connection refused")
+    assert unreachable(3, address, refused).what == "broker 3 at h:9092  connection refused"
+    login = KctlError("user u could not log in", exit_code=Exit.UNAUTHORIZED)
+    assert unreachable(3, address, login).what == "broker 3 at h:9092  user u could not log in"
+
+
+def test_the_setting_is_named_where_an_advertised_address_does_not_answer() -> None:
+    address, refused = Address("h", 9092), Disconnected("h:9092  no such host")
+    assert "advertised.listeners" in unreachable(3, address, refused).hints[0]
+    assert unreachable(3, address, refused, is_given=True).hints == ()
+    login = KctlError("user u could not log in", exit_code=Exit.UNAUTHORIZED)
+    assert unreachable(3, address, login).hints == ()
 
 
 def test_patience_ends_with_the_timeout() -> None:
@@ -359,58 +371,6 @@ def test_something_else_than_kafka() -> None:
             connect_first([Address("127.0.0.1", server.getsockname()[1])], Access(), time.monotonic() + 10, alone=True)
         thread.join()
     assert "does not speak the Kafka protocol" in "\\n".join(told.value.hints)
-
-
-class Flaky:
-    """A broker that answers ApiVersions and Metadata, and breaks off when told to."""
-
-    def __init__(self, peers: dict[int, Address]) -> None:
-        self.server = socket.create_server(("127.0.0.1", 0))
-        self.address = Address("127.0.0.1", self.server.getsockname()[1])
-        self.peers = peers
-        self.cluster_id: str | None = "ours"
-        self.controller = 1
-        self.answers = True
-        self.asked: list[int] = []
-        Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                peer, _ = self.server.accept()
-                Thread(target=self._speak, args=(peer,), daemon=True).start()
-
-    def _speak(self, peer: socket.socket) -> None:
-        with peer, suppress(OSError):
-            while head := peer.recv(4, socket.MSG_WAITALL):
-                frame = peer.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
-                key, version, correlation = struct.unpack_from(">hhi", frame)
-                self.asked.append(key)
-                if not self.answers:
-                    return
-                peer.sendall(encode_response(key, version, correlation, self._answer(key)))
-
-    def _answer(self, key: int) -> object:
-        if key == METADATA:
-            nodes = [MetadataResponseBroker(node_id=node, host=a.host, port=a.port) for node, a in self.peers.items()]
-            return MetadataResponse(brokers=nodes, controller_id=self.controller, cluster_id=self.cluster_id)
-        served = (METADATA, API_VERSIONS, CREATE_TOPICS)
-        return ApiVersionsResponse(api_keys=[ApiVersion(api_key=api, min_version=0, max_version=4) for api in served])
-
-    def die(self) -> None:
-        """Whoever is connected learns of it in the middle of an answer."""
-        self.answers = False
-        self.server.close()
-
-
-@pytest.fixture
-def pair() -> Iterator[tuple[Flaky, Flaky]]:
-    peers: dict[int, Address] = {}
-    brokers = Flaky(peers), Flaky(peers)
-    peers |= {1: brokers[0].address, 2: brokers[1].address}
-    yield brokers
-    for broker in brokers:
-        broker.server.close()
 
 
 def test_what_any_broker_knows_is_asked_of_another_when_one_dies(pair: tuple[Flaky, Flaky]) -> None:
