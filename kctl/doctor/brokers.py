@@ -8,7 +8,6 @@ from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY, removing, why_
 from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, THROTTLES, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.texts.output import counted, duration_text, size_text
-from kctl.texts.spelling import quote
 
 _FULL_WARN, _FULL_ERROR = 0.15, 0.05
 _CROWDED = 1.25
@@ -31,7 +30,7 @@ def brokers_down(facts: Facts) -> Iterator[Finding]:
     for broker in silent:
         where = f"{broker.host}:{broker.port}"
         summary = f"broker {broker.id} is registered, and does not answer at {where}"
-        fix = f"kctl contexts test -b {quote(where)}"
+        fix = "kctl contexts test says why; see advertised.listeners of the broker if that is a wrong address"
         yield Finding(Severity.ERROR, summary, (f"broker/{broker.id}",), fix, "registered brokers do not answer")
 
 

@@ -125,7 +125,10 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
         facts = _with_settings(session, facts, answering)
     for need, read in _READERS:
         if need in needs:
-            facts = read(session, facts)
+            try:
+                facts = read(session, facts)
+            except KctlError as error:
+                facts = facts.without(need, [error])
     return facts
 
 
@@ -276,10 +279,7 @@ def _with_newest(session: Session, facts: Facts) -> Facts:
 
 
 def _with_throttles(session: Session, facts: Facts) -> Facts:
-    try:
-        found = throttles(session)
-    except KctlError as error:
-        return facts.without(THROTTLES, [error])
+    found = throttles(session)
     return facts.without(THROTTLES, found.errors)._replace(throttles=found)
 
 

@@ -15,12 +15,31 @@ from kctl.doctor.command import CHECKS
 from kctl.errors import Exit, KctlError
 from kctl.partitions import requests
 from kctl.partitions.requests import Active
+from kctl.reach.connection import Address
 from kctl.reach.session import Session
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Three, until
+from tests.kctl.flaky import Flaky, pair
 
 if TYPE_CHECKING:
     from kctl.reach.session import Topic
+
+
+__all__ = ["pair"]
+
+
+def test_brokers_that_advertise_a_wrong_address_are_a_finding(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:
+    """The rest is looked at as far as that goes."""
+    first, _ = pair
+    wrong = Address("no.such.host.invalid", 1)
+    first.peers |= {1: wrong, 2: wrong}
+    ran = kctl("-b", first.address, "doctor", "--only", "brokers-down,old-clients", "-o", "json")
+    assert ran.code == Exit.FINDINGS
+    down, *_ = [item for item in json.loads(ran.out)["items"] if item["id"] == "brokers-down"]
+    assert down["summary"] == f"broker 1 is registered, and does not answer at {wrong}"
+    assert down["fix"].startswith(f"kctl -b {first.address} contexts test says why; see advertised.listeners")
+    unknown = {item["id"]: item["summary"] for item in json.loads(ran.out)["items"] if item["severity"] == "unknown"}
+    assert f"broker 1 at {wrong}  no such host" in unknown["old-clients"]
 
 
 def test_says_what_is_in_order_too(on_broker: Kctl) -> None:
