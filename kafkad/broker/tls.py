@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 HTTP = "HTTP"
 """Where HTTP goes over TLS, the name of its listener in settings."""
 _LOOK_MS = 60_000
-_WARN_DAYS = (1, 7, 30)
+_WARN_DAYS = (0, 1, 7, 30)
 
 _Stamps = tuple[tuple[str, int, int, int] | None, ...]
 _Seen = tuple[TlsSettings, _Stamps]
@@ -104,10 +104,9 @@ class BrokerTls:
         self._config = config
         for name, tls in self._servers.items():
             loaded = _load_first(config, file, name)
-            problem = loaded.material.problem(self._now())
-            if problem is not None:
-                log.error("listener %s: %s; clients will refuse it", name, problem)
-            self._listeners[name] = _Listener(tls, loaded)
+            listener = self._listeners[name] = _Listener(tls, loaded)
+            if self._due(listener) != 0:  # that it has expired is told below
+                self._tell_problem(name, listener)
         self.warn_of_expiry()
 
     def server(self, listener: str) -> ServerTls | None:
@@ -170,19 +169,33 @@ class BrokerTls:
         await every(lambda: _LOOK_MS, "the look at TLS stores", look, self._clock, self._timers)
 
     def warn_of_expiry(self) -> None:
-        """30, 7 and 1 days before."""
+        """30, 7 and 1 days before, and once it has."""
         for name, listener in self._listeners.items():
+            days = self._due(listener)
+            if days is None or days == listener.warned:
+                continue
+            listener.warned = days
+            if days == 0:
+                self._tell_problem(name, listener)
+                continue
             left = listener.loaded.material.remaining(self._now())
-            days = next((days for days in _WARN_DAYS if left is not None and left.days < days), None)
-            if days is not None and days != listener.warned:
-                listener.warned = days
-                assert left is not None
-                log.warning(
-                    "listener %s: its certificate expires in %.1f days (%s); write a new one over it",
-                    name,
-                    left.total_seconds() / 86_400,
-                    listener.loaded.settings.keys,
-                )
+            assert left is not None
+            log.warning(
+                "listener %s: its certificate expires in %.1f days (%s); write a new one over it",
+                name,
+                left.total_seconds() / 86_400,
+                listener.loaded.settings.keys,
+            )
+
+    def _due(self, listener: _Listener) -> int | None:
+        """The warning that is due, by its days; 0 for a certificate that has expired."""
+        left = listener.loaded.material.remaining(self._now())
+        return next((days for days in _WARN_DAYS if left is not None and left.days < days), None)
+
+    def _tell_problem(self, name: str, listener: _Listener) -> None:
+        problem = listener.loaded.material.problem(self._now())
+        if problem is not None:
+            log.error("listener %s: %s; clients will refuse it", name, problem)
 
     def collect(self) -> Iterator[Family]:
         def of_each(value: str) -> list[tuple[tuple[tuple[str, str], ...], float]]:

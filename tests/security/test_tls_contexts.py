@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from datetime import timedelta
@@ -348,6 +349,20 @@ def test_the_end_of_a_certificate_is_told_three_times(watched: Watched, caplog: 
     [(labels, seconds)] = families["kafkad_tls_certificate_expiry_seconds"].samples
     assert labels == (("listener", "SSL"),)
     assert 0 < seconds < 90_000
+
+
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_that_a_certificate_has_expired_is_told_once(
+    watched: Watched, caplog: pytest.LogCaptureFixture, begins_anew: bool
+) -> None:
+    watched.clock.advance(91 * 86_400_000)
+    if begins_anew:
+        watched.tls.begin(watched.config, watched.config)
+    for _ in range(2):
+        watched.tls.warn_of_expiry()
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert re.search(r"listener SSL: \S*keys.pem: the certificate of .* expired on .*; clients will", caplog.text)
 
 
 def test_rules_for_a_change_of_names_can_be_lifted(tmp_path: Path) -> None:
