@@ -26,7 +26,7 @@ from kctl.reach.connection import (
     unreachable,
 )
 from kctl.settings import Settings
-from kctl.texts.output import Column, Document, Row, Writer, render_errors
+from kctl.texts.output import Column, Document, Row, Writer, duration_text, render_errors
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.metadata import MetadataResponse
@@ -198,7 +198,9 @@ class _Attempt:
         self._socket = secure(self._socket, self._address.host, self._access, self._deadline)
         assert isinstance(self._socket, ssl.SSLSocket)
         until = ssl.cert_time_to_seconds(str((self._socket.getpeercert() or {})["notAfter"]))
-        return f"{self._socket.version()}, certificate valid until {time.strftime('%Y-%m-%d', time.gmtime(until))}"
+        left = duration_text((until - int(time.time())) * 1000)
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(until))
+        return f"{self._socket.version()}, certificate valid until {when} ({left} left)"
 
     def log_in(self) -> str:
         from kctl.reach.login import authenticate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY, removing, why_never
 from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, THROTTLES, Facts
@@ -14,6 +15,9 @@ _CROWDED = 1.25
 """A broker that leads this many times its share is worth a word."""
 _DAYS_WARN, _DAYS_ERROR = 30, 7
 _FULL_IN_DAYS = 7
+_RENEW = (
+    "write the new one over the broker's ssl.keystore.location: kafkad reads it within a minute, Kafka at a restart"
+)
 _HARMFUL = {"All", "Write", "Delete", "Alter", "AlterConfigs"}
 _FEW = 8
 """Below so many partitions a broker, shares say nothing."""
@@ -200,11 +204,16 @@ def settings(facts: Facts) -> Iterator[Finding]:
 
 
 def certificate(facts: Facts) -> Iterator[Finding]:
-    days = facts.certificate_days
-    if days is not None and days < _DAYS_WARN:
-        severity = Severity.ERROR if days < _DAYS_ERROR else Severity.WARN
-        text = duration_text(int(max(days, 0) * 86_400_000))
-        yield Finding(severity, f"the brokers' certificate expires in {text}", (), "renew it")
+    """Brokers may show the same one, or each its own."""
+    same: dict[tuple[Severity, str], list[int]] = {}
+    for broker, days in sorted(facts.certificate_days.items(), key=itemgetter(1)):
+        if days < _DAYS_WARN:
+            severity = Severity.ERROR if days < _DAYS_ERROR else Severity.WARN
+            same.setdefault((severity, duration_text(int(max(days, 0) * 86_400_000))), []).append(broker)
+    for (severity, left), brokers in same.items():
+        summary = f"the certificate of broker {', '.join(map(str, brokers))} expires in {left}"
+        items = tuple(f"broker/{broker}" for broker in brokers)
+        yield Finding(severity, summary, items, _RENEW, "certificates of brokers expire soon")
 
 
 CHECKS = (
@@ -239,5 +248,5 @@ CHECKS = (
     Check("settings", "Settings of brokers that lose data or make topics by mistake.", settings, (BROKER_SETTINGS,)),
     Check("acls", "ACLs that let everybody change everything.", open_to_all, (ACLS,)),
     Check("unmatched-acls", "ACLs that can never match anything.", never_matching, (ACLS,)),
-    Check("certificate", "A TLS certificate that expires soon.", certificate),
+    Check("certificate", "TLS certificates of brokers that expire soon.", certificate),
 )

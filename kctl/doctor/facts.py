@@ -96,7 +96,8 @@ class Facts(NamedTuple):
     acls: tuple[Binding, ...] = ()
     growth: Mapping[tuple[int, str], float] = {}
     """Bytes a second by which the free space of a broker's directory shrinks, where it was looked at twice."""
-    certificate_days: float | None = None
+    certificate_days: Mapping[int, float] = {}
+    """Days until a broker's certificate expires, for brokers that have one."""
     health: Mapping[int, HealthReport] = {}
     """What each broker says of itself at /health."""
     unseen: Mapping[str, tuple[KctlError, ...]] = {}
@@ -112,14 +113,16 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
     topics = tuple(sorted(session.metadata(), key=lambda topic: str(topic.name)))
     brokers, directories, errors = broker_facts(session, topics)
     answering = [broker.id for broker in brokers if broker.release is not None]
+    connections = {broker: session.connection(broker) for broker in answering}
+    days = {broker: connection.certificate_days(now_ms) for broker, connection in connections.items()}
     facts = Facts(
         now_ms=now_ms,
         controller_id=session.cluster.controller_id,
         topics=topics,
         brokers=tuple(brokers),
         directories=tuple(directories),
-        versions={broker: session.connection(broker).versions for broker in answering},
-        certificate_days=session.connection().certificate_days(now_ms),
+        versions={broker: connection.versions for broker, connection in connections.items()},
+        certificate_days={broker: left for broker, left in days.items() if left is not None},
     ).without(DIRECTORIES, errors)
     if SETTINGS in needs or BROKER_SETTINGS in needs:
         facts = _with_settings(session, facts, answering)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import socket
+from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from kctl.contexts.set import changed
+from kctl.contexts.test import tried
 from kctl.errors import Exit
+from kctl.reach.access import Access
 from kctl.reach.connection import Address
 from kctl.reach.contexts_file import Contexts, path, read
+from tests import certificates
 from tests.broker import KafkadProcess
 from tests.kctl.certificates import Authority
 from tests.kctl.conftest import Kctl
@@ -275,6 +281,27 @@ def test_test_of_a_plaintext_port_in_tls(kctl: Kctl, file: Path, broker: KafkadP
     assert ran.code == Exit.UNREACHABLE
     assert "TLS handshake failed: " in ran.err
     assert "a plaintext port?" in ran.err
+
+
+def test_the_end_of_a_certificate_is_told_to_the_second(tmp_path: Path) -> None:
+    authority = certificates.Authority()
+    soon = authority.issue(until=timedelta(seconds=90))
+    context = certificates.server_context(soon, tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            peer, _ = server.accept()
+            with context.wrap_socket(peer, server_side=True):
+                """Nothing is said after the handshake."""
+
+        thread = Thread(target=greet)
+        thread.start()
+        access = Access(security_protocol="SSL", ca=str(authority.write(tmp_path / "ca.pem")))
+        trial = tried(Address("127.0.0.1", server.getsockname()[1]), access, 10)
+        thread.join()
+    (told,) = [step.found for step in trial.steps if step.name == "TLS"]
+    when = soon.certificate.not_valid_after_utc.strftime("%Y-%m-%d %H:%M:%S UTC")
+    assert re.fullmatch(rf"TLSv1.3, certificate valid until {when} \(1m[0-3]\ds left\)", told)
 
 
 @pytest.mark.parametrize("setting", ["ssl.ca.location", "ssl.certificate.location"])
