@@ -113,14 +113,20 @@ def still_as_shown(session: Session, shown: Mapping[str, Commits]) -> None:
 
 
 def save_undo(directory: Path, before: Mapping[str, Mapping[TopicPartition, int]]) -> Path | None:
-    """The offsets as they are, in a file that reset-offsets takes; None where there are none."""
+    """The offsets as they are, in a file that reset-offsets takes; None where there are none. KctlError if they cannot
+    be saved: then nothing may be changed."""
     lines = [
         FileOffset(name, where, offset) for name, offsets in before.items() for where, offset in sorted(offsets.items())
     ]
     if not lines:
         return None
     first = next(iter(before)) if len(before) == 1 else "groups"
-    return save(directory, f"{first}-{time.strftime('%Y%m%dT%H%M%S')}", csv_text(lines, of_one=len(before) == 1))
+    text = csv_text(lines, of_one=len(before) == 1)
+    try:
+        return save(directory, f"{first}-{time.strftime('%Y%m%dT%H%M%S')}", text)
+    except KctlError as error:
+        hint = "nothing was changed, for there would be no way back; --undo-dir DIR has it saved elsewhere"
+        raise error.with_hint(hint) from error
 
 
 def undo_command(

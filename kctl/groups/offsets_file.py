@@ -11,6 +11,7 @@ from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.texts.documents import read_json
 from kctl.texts.parsing import whole_number
+from kctl.texts.text_files import write
 
 
 class FileOffset(NamedTuple):
@@ -103,14 +104,14 @@ def csv_text(offsets: Iterable[FileOffset], *, of_one: bool) -> str:
 
 
 def save(directory: Path, name: str, text: str, *, suffix: str = ".csv") -> Path:
-    """Under this name, or one like it where that one is taken: nothing is written over."""
+    """Under this name, or one like it where that one is taken: nothing is written over. KctlError if that cannot be
+    done."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:150]
     count = 1
     while True:
         path = directory / (f"{safe}{suffix}" if count == 1 else f"{safe}-{count}{suffix}")
         try:
-            with path.open("x") as file:
-                file.write(text)
+            write(str(path), text, "x")
             return path
         except FileExistsError:
             count += 1

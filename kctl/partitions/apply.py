@@ -27,7 +27,7 @@ from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, counted, note, size_text
 from kctl.texts.spelling import quote, spelled
-from kctl.texts.text_files import text_of
+from kctl.texts.text_files import text_of, write
 
 R = TypeVar("R")
 
@@ -245,8 +245,7 @@ def _listed(things: Sequence[object], most: int = 5) -> str:
 def write_plan(
     path: str, places: Mapping[TopicPartition, Place], session: Session, mode: Literal["w", "x"] = "w"
 ) -> None:
-    with open(path, mode, encoding="utf-8") as file:
-        file.write(render_plan(places, session.cluster.cluster_id))
+    write(path, render_plan(places, session.cluster.cluster_id), mode)
 
 
 def save_plan(path: str, places: Mapping[TopicPartition, Place], session: Session) -> str:
@@ -308,7 +307,7 @@ def _leads_back(path: str, entries: Sequence[PlanEntry], cluster_id: str) -> boo
 def _write_rollback(rollback: str, entries: Iterable[PlanEntry], session: Session) -> None:
     """Unless there is one: of a first run that this one goes on with, or of kctl partitions plan."""
     if not os.path.exists(rollback):
-        write_plan(rollback, {each.partition.name: each.before for each in entries}, session)
+        write_plan(rollback, {each.partition.name: each.before for each in entries}, session, "x")
         note(session.settings, f"wrote {rollback}")
 
 

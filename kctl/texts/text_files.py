@@ -1,12 +1,13 @@
-"""Reads files that a command line or a setting names: those of people, and those that programs write for kctl."""
+"""Reads files that a command line or a setting names: those of people, and those that programs write for kctl. Writes
+those that kctl keeps for a later command."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import BinaryIO
+from contextlib import contextmanager, suppress
+from typing import BinaryIO, Literal
 
 from kctl.errors import Exit, KctlError
 
@@ -58,3 +59,22 @@ def in_utf8(text: str, what: str) -> str:
     except UnicodeEncodeError:
         raise KctlError(f"{what} is not UTF-8", exit_code=Exit.USAGE) from None
     return text
+
+
+def write(path: str, text: str, mode: Literal["w", "x"] = "w") -> None:
+    """KctlError, with the path, if that cannot be done; of a file that is to be a new one nothing is left then.
+    FileExistsError if there is one."""
+    try:
+        with open(path, mode, encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                if mode == "x":
+                    with suppress(OSError):
+                        os.unlink(path)
+                raise
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise KctlError(f"{path} cannot be written: {error.strerror}") from error

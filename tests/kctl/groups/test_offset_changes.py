@@ -122,6 +122,27 @@ def test_the_way_back_is_told_also_when_what_was_done_cannot_be_read_back(
     assert f"{told}; undo: kctl -b 127.0.0.1:{port} groups reset-offsets {name} --from-file " in ran.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("reset-offsets", "unsaved-1", "--topic", "unsaved-1", "--to", "5"),
+        ("delete", "unsaved-2"),
+        ("delete-offsets", "unsaved-3", "--topic", "unsaved-3"),
+    ],
+    ids=["reset-offsets", "delete", "delete-offsets"],
+)
+def test_without_a_way_back_nothing_is_changed(groups: Kctl, port: int, words: tuple[str, ...], tmp_path: Path) -> None:
+    name = words[1]
+    make_topic(port, name, 30)
+    commit(port, name, {TopicPartition(name, 0): 12})
+    ran = groups(*words, "-y", "--undo-dir", tmp_path / "nowhere")
+    assert ran.code == Exit.FAILED
+    said = r"error: \S*/nowhere/unsaved-\S*\.csv cannot be written: No such file or directory\n *nothing was changed"
+    assert re.search(said, ran.err) and "--undo-dir DIR" in ran.err
+    assert "partly done" not in ran.err
+    assert exported(groups, name) == f"{name},0,12\n"
+
+
 def test_no_way_back_is_told_where_there_is_none(groups: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with group_of(port, "uncommitted", "a") as (member,):
         member.leave()
