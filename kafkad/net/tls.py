@@ -572,6 +572,14 @@ class TlsTransport:
         self._out = b""
 
 
+_OTHER_PROTOCOLS = {
+    "WRONG_VERSION_NUMBER": "it does not begin as TLS does (its security.protocol?)",
+    "HTTP_REQUEST": "it begins as HTTP does, without TLS",
+}
+
+
 def _reason(error: ssl.SSLError) -> str:
+    if error.reason in _OTHER_PROTOCOLS:
+        return _OTHER_PROTOCOLS[error.reason]
     text = getattr(error, "verify_message", None) or error.reason or str(error)
     return text.lower().replace("_", " ")

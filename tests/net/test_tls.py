@@ -596,8 +596,16 @@ def plain(listener: Listener) -> socket.socket:
     return sock
 
 
-@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", frame(b"\0\x12\0\0\0\0\0\7"), bytes(100_000), b""])
-def test_what_is_no_greeting_ends_the_connection(data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "it begins as HTTP does, without TLS"),
+        (frame(b"\0\x12\0\0\0\0\0\7"), "it does not begin as TLS does (its security.protocol?)"),
+        (bytes(100_000), "it does not begin as TLS does (its security.protocol?)"),
+        (b"", "the client closed the connection"),
+    ],
+)
+def test_what_is_no_greeting_ends_the_connection(data: bytes, why: str, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(listener: Listener, connect: Connect) -> None:
         sock, loop = plain(listener), asyncio.get_running_loop()
         await loop.sock_sendall(sock, data)
@@ -611,7 +619,9 @@ def test_what_is_no_greeting_ends_the_connection(data: bytes) -> None:
         assert not listener.open
         sock.close()
 
+    caplog.set_level("INFO")
     over_tls(echo, scenario)
+    assert f" failed: {why}\n" in caplog.text
 
 
 def test_a_greeting_is_bounded() -> None:
