@@ -134,7 +134,7 @@ class Connection:
         try:
             self._send_all(frame)
         except OSError as error:
-            raise self._broken(f"while {name} was sent", error) from error
+            raise self._broken(f"did not take {name} in time", f"before {name} was sent", error) from error
         self._sent.append(_Sent(key, version, self._correlation, response_class(key)))
 
     def _send_all(self, frame: bytes | bytearray) -> None:
@@ -196,10 +196,10 @@ class Connection:
                 self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
                 count = self._socket.recv_into(view[at:])
                 if not count:
-                    raise ConnectionResetError("the broker closed the connection")
+                    raise ConnectionResetError
                 at += count
         except OSError as error:
-            raise self._broken(f"while it answered {what}", error) from error
+            raise self._broken(f"did not answer {what} in time", f"instead of answering {what}", error) from error
         return view
 
     def call(self, request: Request[R], deadline: float, version: int | None = None) -> R:
@@ -234,11 +234,11 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def _broken(self, when: str, error: OSError) -> Disconnected:
+    def _broken(self, late: str, when: str, error: OSError) -> Disconnected:
         self.close()
         if isinstance(error, TimeoutError):
             return Disconnected(
-                f"broker {self.address} did not answer in time {when}",
+                f"broker {self.address} {late}",
                 hints=("--timeout 60s waits longer",),
                 in_doubt=True,
             )
@@ -249,7 +249,10 @@ class Connection:
             hints = ("a port that wants a login? -X security.protocol=SASL_PLAINTEXT or SASL_SSL",)
         elif not self.versions and type(self._socket) is socket.socket:
             hints = _OTHER_PORT
-        return Disconnected(f"broker {self.address} broke off {when}: {reason(error)}", hints=hints, in_doubt=True)
+        did = f"closed the connection {when}"
+        if not isinstance(error, ConnectionError):
+            did = f"broke off {when}: {reason(error)}"
+        return Disconnected(f"broker {self.address} {did}", hints=hints, in_doubt=True)
 
 
 def _is_of_tls(error: OSError) -> TypeGuard[SSLError]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from threading import Thread
 
 import pytest
@@ -182,12 +182,25 @@ def test_who_may_not_see_a_group_does_not_hear_that_it_has_no_coordinator() -> N
     assert _no_coordinator(TRANSACTION, "g", away).what == 'transactional id "g" has no coordinator'
 
 
+def test_a_request_that_was_not_answered_is_not_said_to_have_been() -> None:
+    def what_of(end: Callable[[socket.socket], object], deadline: float) -> str:
+        ours, theirs = socket.socketpair()
+        connection = Connection(ours, Address("h", 9092), "me")
+        end(theirs)
+        with pytest.raises(Disconnected) as told:
+            connection.receive_frame(deadline, "ApiVersions")
+        theirs.close()
+        return told.value.what
+
+    assert what_of(lambda theirs: None, 0) == "broker h:9092 did not answer ApiVersions in time"
+    gone = what_of(lambda theirs: theirs.close(), time.monotonic() + 60)
+    assert gone == "broker h:9092 closed the connection instead of answering ApiVersions"
+
+
 def test_a_broker_that_hangs_is_named_once() -> None:
-    hung = Disconnected("broker h:9092 did not answer in time while it answered ApiVersions")
+    hung = Disconnected("broker h:9092 did not answer ApiVersions in time")
     address = Address("h", 9092)
-    assert (
-        unreachable(3, address, hung).what == "broker 3 at h:9092 did not answer in time while it answered ApiVersions"
-    )
+    assert unreachable(3, address, hung).what == "broker 3 at h:9092 did not answer ApiVersions in time"
     refused = Disconnected("h:9092  connection refused")
     assert unreachable(3, address, refused).what == "broker 3 at h:9092  connection refused"
     login = KctlError("user u could not log in", exit_code=Exit.UNAUTHORIZED)
