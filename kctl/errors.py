@@ -115,7 +115,7 @@ _NEXT = {
     ErrorCode.TOPIC_ALREADY_EXISTS: "kctl topics describe shows it, kctl topics alter changes it",
     ErrorCode.TOPIC_DELETION_DISABLED: "the brokers have delete.topic.enable=false; kctl topics truncate empties it",
     ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes of the topic is less: kctl configs set topic/NAME "
-    "max.message.bytes=…, or produce with a smaller --batch-size or --compression",
+    "max.message.bytes=… raises it",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas: kctl topics describe, "
     "kctl brokers list",
     ErrorCode.LEADER_NOT_AVAILABLE: "a broker that holds the partition is down: kctl brokers list, kctl doctor",

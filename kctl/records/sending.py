@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
+from kctl.configs.resources import Resource, described
 from kctl.errors import KctlError, failure
 from kctl.reach.connection import Connection, Disconnected
 from kctl.reach.session import Session
 from kctl.records.batches import NOBODY, Batch, PartitionQueue, Producer
 from kctl.records.channels import Answer, Channels
+from kctl.texts.spelling import quote
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.produce import (
@@ -51,6 +53,7 @@ _PERHAPS_WRITTEN = {
 _TOO_LARGE = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 _OF_THE_RECORDS = _TOO_LARGE | {ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.CORRUPT_MESSAGE}
 """Faults of one batch: others may well be taken."""
+_LIMIT = "max.message.bytes"
 
 
 class Options(NamedTuple):
@@ -108,6 +111,7 @@ class Sender:
         self._in_doubt: set[TopicPartition] = set()
         """Partitions whose first batch may have been written, by a request that was not answered, or not well."""
         self._buffered = 0
+        self._limits: dict[str, int | None] = {}
 
     def add(self, where: TopicPartition, record: Record, mark: int = 0) -> None:
         """Takes a record to be sent, and what it is to be known by; waits when too much is on its way already."""
@@ -285,18 +289,33 @@ class Sender:
 
     def _refused(self, where: TopicPartition, part: PartitionProduceResponse) -> None:
         code = part.error_code
-        error = failure(code, f"partition {where} does not take the records", part.error_message)
         batch = self._queues[where].batches[0]
+        what = f"partition {where} does not take the records"
         if code in _PERHAPS_WRITTEN:
             self._in_doubt.add(where)
         if code in _TOO_LARGE and batch.count > 1:
             self._queues[where].split()
-        elif code in _NOT_WRITTEN or (code in _PERHAPS_WRITTEN and self._producer.id >= 0):
+            return
+        if code in _TOO_LARGE:
+            limit = self._limit_of(where.topic)
+            what += "" if limit is None else f": it takes {limit:,} bytes at once"
+            error = failure(code, what, hints=[_room(where.topic, batch.bytes, self._options.codec)])
+        else:
+            error = failure(code, what, part.error_message)
+        if code in _NOT_WRITTEN or (code in _PERHAPS_WRITTEN and self._producer.id >= 0):
             self._again(where, error)
         else:
             self._give_up(where, error)
             if code not in _OF_THE_RECORDS:
                 self.broken = error
+
+    def _limit_of(self, topic: str) -> int | None:
+        """The most bytes that a batch may have there; None if it cannot be seen."""
+        if topic not in self._limits:
+            found, _ = described(self._session, [Resource("topic", topic)], [_LIMIT])
+            values = [entry.value for entries in found.values() for entry in entries if entry.value]
+            self._limits[topic] = int(values[0]) if values else None
+        return self._limits[topic]
 
     def _again(self, where: TopicPartition, error: KctlError) -> None:
         """Later, and perhaps to another leader; not after the time-out."""
@@ -321,3 +340,10 @@ class Sender:
             while queue.batches and not queue.in_flight:
                 told = f"{where}: not sent{' again' * (where in self._in_doubt)}, after this: {error.what}"
                 self._give_up(where, KctlError(told, exit_code=error.exit_code, code=error.code, hints=error.hints))
+
+
+def _room(topic: str, size: int, codec: int) -> str:
+    """What helps a record that is too large, alone in its batch of so many bytes."""
+    packed, smaller = (" before compression", "") if codec else ("", "; --compression zstd makes it smaller")
+    wider = f"kctl configs set {quote(f'topic/{topic}')} {_LIMIT}=… allows more"
+    return f"the record takes {size:,} bytes{packed}: {wider}{smaller}"

@@ -116,7 +116,7 @@ def test_a_refusal_at_the_target_names_the_target(on_broker: Kctl, source: str, 
     small = topic(1, **{"max.message.bytes": "70"})
     ran = on_broker("copy", source, small, "--to-context", other, "-o", "json")
     assert (ran.code, len(json.loads(ran.out)["errors"])) == (1, 1)
-    assert hints(ran)[0].startswith("max.message.bytes of the topic is less: kctl -c other configs set topic/NAME ")
+    assert f" bytes: kctl -c other configs set topic/{small} max.message.bytes=… allows more" in hints(ran)[0]
 
 
 def test_what_cannot_be_read_names_the_source(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -163,8 +164,10 @@ def test_too_large_records_are_told_and_the_others_sent(on_broker: Kctl, topic: 
     feed("small\n" + "x" * 3000 + "\n" + "y" * 900 + "\n" + "z" * 900 + "\nlast\n")
     ran = on_broker("produce", name)
     assert ran.code == 1
-    assert "error: 1 not delivered (line 2):" in ran.err
-    assert "MESSAGE_TOO_LARGE" in ran.err
+    refused = f"partition {name}-0 does not take the records: it takes 2,000 bytes at once (MESSAGE_TOO_LARGE)"
+    assert f"error: 1 not delivered (line 2): {refused}" in ran.err
+    assert re.search(rf"the record takes 3,0\d\d bytes: kctl .*configs set topic/{name} max.message.bytes=… ", ran.err)
+    assert "--compression zstd" in ran.err and "--batch-size" not in ran.err
     assert "4 records were delivered" in ran.err
     assert [line[:6] for line in rows(on_broker, name)] == ["0::sma", "0::yyy", "0::zzz", "0::las"]
 
