@@ -46,7 +46,8 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
     Example: kctl groups delete etl-nightly
     """
     group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
-    errors += [active_error(group_lag.group) for group_lag in group_lags.values() if group_lag.group.is_active]
+    active = [group_lag.group for group_lag in group_lags.values() if group_lag.group.is_active]
+    errors += [active_error(group, bound="it can be deleted") for group in active]
     rows = [
         {
             "group": name,

@@ -34,7 +34,8 @@ _NAMED = 8
 """Members that an error names."""
 
 
-def active_error(group: Group, *, can_wait: bool = False) -> KctlError:
+def active_error(group: Group, *, can_wait: bool = False, bound: str = "its offsets change") -> KctlError:
+    """`bound`: what becomes of an empty group only."""
     stop = _whom(group)
     more = f" and {len(stop) - _NAMED} more" if len(stop) > _NAMED else ""
     hints = [f"stop: {' '.join(stop[:_NAMED])}{more}"] if stop else []
@@ -42,7 +43,7 @@ def active_error(group: Group, *, can_wait: bool = False) -> KctlError:
         hints.append("or use --wait to apply as soon as it is empty")
     count = f"with {len(stop)} member{'' if len(stop) == 1 else 's'}" if stop else "and not empty"
     return KctlError(
-        f'group "{group.name}" is {group.state} {count}; its offsets change only when it is empty',
+        f'group "{group.name}" is {group.state} {count}; {bound} only when it is empty',
         exit_code=Exit.REFUSED,
         code=ErrorCode.NON_EMPTY_GROUP.name,
         hints=hints,

@@ -199,6 +199,8 @@ def test_an_active_group_is_refused_and_its_members_named(groups: Kctl, port: in
             assert "stop: " in ran.err
             assert "first@127.0.0.1" in ran.err
             assert "second@127.0.0.1" in ran.err
+            bound = "it can be deleted" if command[0] == "delete" else "its offsets change"
+            assert f"with 2 members; {bound} only when it is empty" in ran.err
     assert groups("export", "busy").code == Exit.NOT_FOUND
 
 
