@@ -144,7 +144,7 @@ _SEGMENT_FILES = {
             Column("offset_delta", "How many records that batch has, less one.", "number", wide=True),
             Column("timestamp_ms", "The latest time in that batch.", "time", "TIME"),
             Column("coordinator_epoch", "Of the coordinator that wrote its last marker.", "number", wide=True),
-            Column("transaction_first_offset", "Where its open transaction begins.", "number", "OPEN-SINCE"),
+            Column("transaction_first_offset", "Where its open transaction begins.", "number", "OPEN-FROM"),
         ),
         _snapshot,
     ),

@@ -17,7 +17,7 @@ COLUMNS = (
     Column("producer_epoch", "Which of the producers with that id.", "number", "EPOCH"),
     Column("last_sequence", "Of its last record.", "number", "SEQUENCE"),
     Column("last_timestamp_ms", "Of its last record.", "time", "LAST-WRITE"),
-    Column("start_offset", "Where its open transaction begins.", "number", "OPEN-SINCE"),
+    Column("start_offset", "Where its open transaction begins.", "number", "OPEN-FROM"),
     Column("coordinator_epoch", "Of the coordinator that ended its last transaction.", "number", wide=True),
 )
 
