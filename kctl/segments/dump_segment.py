@@ -93,7 +93,7 @@ def dump_segment(settings: Settings, /, paths: tuple[str, ...], **options: Any) 
     A FILE is a segment (.log) or one of the files beside it (.index, .timeindex, .txnindex, .snapshot, a checkpoint,
     partition.metadata, meta.properties), or a metadata snapshot of a KRaft cluster; a DIRECTORY is that of a partition,
     or the log directory of a broker. Nothing is written, and a broker may be using the files. Damaged parts are
-    reported and skipped; the exit code is then 7.
+    reported and skipped; the exit code is then 7. -o json prints each row as a line of JSON.
 
     Example: kctl dump-segment /var/lib/kafkad/orders-0 --offsets 1200:1300 --key 'user-4*'
     """
