@@ -376,9 +376,13 @@ class Session:
         deadline = self._clock() + self.settings.timeout
         while True:
             controller = self.cluster.controller_id
-            (answer,) = self.call_many([(controller if controller in self.cluster.brokers else None, request)])
+            if controller in self.cluster.brokers:
+                (answer,) = self._call_noting_silence({controller: request}).values()
+            else:
+                (answer,) = self.call_many([(None, request)])
             if isinstance(answer, KctlError):
-                if not _may_repeat(request, answer) or self._clock() >= deadline:
+                is_over = self._clock() >= deadline or not self._is_worth_waiting_for(controller)
+                if is_over or not _may_repeat(request, answer):
                     raise answer
             elif ErrorCode.NOT_CONTROLLER not in codes(answer) or self._clock() >= deadline:
                 return answer

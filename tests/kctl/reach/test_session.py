@@ -516,3 +516,22 @@ def test_a_silent_broker_is_waited_for_once_in_a_run() -> None:
     for _ in range(3):
         assert session.ask_coordinators(["g"], list, lambda answer: ()) == {"g": down}
     assert 5 <= now[0] < 7
+
+
+def test_a_silent_controller_is_waited_for_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    session = session_of(1, 2)
+    monkeypatch.setattr(session, "_clock", lambda: now[0])
+    monkeypatch.setattr(session, "_sleep", sleep)
+    monkeypatch.setattr(session, "refresh", lambda: session.cluster)
+    down = Disconnected("broker 1 is down")
+    monkeypatch.setattr(session, "call_many", lambda asked: [down for _ in asked])
+    session.settings.timeout = 5
+    for _ in range(3):
+        with pytest.raises(Disconnected, match="broker 1 is down"):
+            session.ask_controller(CreateTopicsRequest(topics=[]), lambda answer: ())
+    assert 5 <= now[0] < 6
