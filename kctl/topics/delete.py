@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from kafkad.errors import ErrorCode
 from kctl.command.changes import Change
@@ -44,7 +45,8 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
 
     Shows what will be lost, then asks you to type the topic's name, or the number of topics. Nothing brings the
     records back. Partitions, replication and settings are saved first, in a file for create -f, and committed offsets
-    of groups, in a file that reset-offsets --from-file can read.
+    of groups, in a file that reset-offsets --from-file can read. Where that cannot be done, as on a full disk, topics
+    are deleted without, but not with an --undo-dir.
 
     Example: kctl topics delete orders-old
     """
@@ -70,7 +72,12 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
     if not change.confirmed(question, type_this=names[0] if len(names) == 1 else str(len(names))):
         return change.code
     groups = dict.fromkeys(reader.group for name in names for reader in readers.get(name, ()))
-    save_what_goes(session, Path(undo_dir), found.topics, groups)
+    try:
+        save_what_goes(session, Path(undo_dir), found.topics, groups)
+    except KctlError as error:
+        if click.get_current_context().get_parameter_source("undo_dir") is not ParameterSource.DEFAULT:
+            raise KctlError(error.what, hints=("nothing was deleted",)) from error
+        note(session.settings, f"nothing is saved: {error.what}")
     refused = delete_topics(session, names)
     return change.done(
         errors=list(refused.values()),

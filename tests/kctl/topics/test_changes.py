@@ -225,11 +225,19 @@ def test_offsets_of_groups_are_saved_before_topics_are_deleted(
     assert exported == ["noting,kept-noted,0,3", *file.read_text().splitlines()]
 
 
-def test_no_topic_is_deleted_of_which_nothing_can_be_saved(on_broker: Kctl, tmp_path: Path) -> None:
+def test_a_topic_of_which_nothing_can_be_saved_goes_only_where_nobody_asked_for_that(
+    on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on_broker("topics", "create", "unsaved", "-p", 1, "-r", 1)
     ran = on_broker("topics", "delete", "unsaved", "-y", "--undo-dir", tmp_path / "nowhere")
-    assert (ran.code != Exit.DONE, "/nowhere/unsaved-" in ran.err) == (True, True)
+    assert (ran.code, "/nowhere/unsaved-" in ran.err, "nothing was deleted" in ran.err) == (Exit.FAILED, True, True)
     assert names(on_broker, "unsaved") == ["unsaved"]
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    ran = on_broker("topics", "delete", "unsaved", "-y")
+    assert (ran.code, "nothing is saved: " in ran.err) == (Exit.DONE, True), ran.err
 
 
 def test_delete_with_brokers_before_2_8(on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
