@@ -32,7 +32,7 @@ async def refuse_partial_adoption(
     not deleted while a directory of this broker is offline; of others nothing is known. An earlier kafkad has let any
     directory in: of those that it has left only the one with the store has been there all the time.
     """
-    known = await known_directories(store, broker)
+    known, _ = await known_directories(store, broker)
     sound = [each for each in directories if each.failure is None]
     for directory in sound:
         directory.refuse_foreign(cluster_id, broker)

@@ -364,9 +364,12 @@ def _membership(
 
     async def before_registering() -> None:
         lost = platform.logs.lost_tails()
-        if lost and platform.links is not None:
-            from kafkad.broker.leave_isr import OtherBrokers, leave_isrs
+        missing = {tp: topic_id for tp, topic_id in identity.missing.items() if platform.logs.get(tp) is None}
+        if (lost or missing) and platform.links is not None:
+            from kafkad.broker.leave_isr import OtherBrokers, gone_replicas, leave_isrs
 
+            gone = await gone_replicas(platform.store, identity.broker_id, missing, identity.directories_since)
+            replicas.lost_tails.gone = gone
             others = OtherBrokers(
                 platform.store,
                 platform.links,
@@ -374,7 +377,7 @@ def _membership(
                 timers=platform.timers,
                 patience_ms=longest_session_ms,
             )
-            await leave_isrs(platform.store, identity.broker_id, lost, others)
+            await leave_isrs(platform.store, identity.broker_id, {**lost, **gone}, others)
 
     return Membership(
         platform.store,

@@ -60,23 +60,34 @@ async def login_secret(session: MetaStore) -> bytes:
     return required(path, lambda: LoginSecret.decode(data))
 
 
-async def known_directories(session: MetaStore, broker_id: int) -> LogDirs:
-    """Those that were this broker's when it started last; none at its first start."""
+async def known_directories(session: MetaStore, broker_id: int) -> tuple[LogDirs, int]:
+    """Those that were this broker's when it started last, none at its first start; and the transaction since which the
+    store has them."""
     path = LogDirs.path(broker_id)
     [node] = await session.get_many([path])
-    return LogDirs() if node is None else readable(path, lambda: LogDirs.decode(node[0])) or LogDirs()
+    if node is None:
+        return LogDirs(), 0
+    return readable(path, lambda: LogDirs.decode(node[0])) or LogDirs(), node[1].mzxid
 
 
 async def claim_directories(
     session: MetaStore, logs: LogManager, cluster_id: str, broker_id: int, *, alone: bool
-) -> None:
+) -> int:
     """Make the log directories this broker's, but for those that were and are empty now; remember them. `alone`: behind
-    `refuse_partial_adoption`, which cannot look into those that are offline."""
-    known = await known_directories(session, broker_id)
+    `refuse_partial_adoption`, which cannot look into those that are offline.
+
+    Returns the transaction since which no directory has come, gone or been replaced by a new disk: what was in such a
+    one is of earlier topics."""
+    known, since = await known_directories(session, broker_id)
     logs.refuse_unmounted(known.paths, cluster_id, broker_id)
     logs.claim(cluster_id, broker_id)
+    unused = logs.unused()
     here = tuple(each.path for each in logs.directories if each.failure is None or each.path in known.paths)
     all_seen = known.are_guarded or all(each.failure is None for each in logs.directories)
     used = LogDirs(here, are_guarded=alone and all_seen)
-    if used != known:
-        await put(session, LogDirs.path(broker_id), used.encode())
+    if used != known or unused:
+        path = LogDirs.path(broker_id)
+        await put(session, path, used.encode())
+        since = (await session.get(path))[1].mzxid
+    logs.take_into_use(unused)
+    return since

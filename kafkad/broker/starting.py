@@ -33,6 +33,7 @@ from kafkad.log.manager import LogManager
 from kafkad.meta.retrying import in_any_session
 from kafkad.meta.store import MetaStore
 from kafkad.model import BrokerInfo
+from kafkad.names import TopicId, TopicPartition
 from kafkad.net.server import Server
 from kafkad.replica.disk_threads import DiskThreads
 from kafkad.security.gssapi import keytab_problem
@@ -93,9 +94,14 @@ class Identity:
     """Empty where no listener asks for a login."""
     stored_topics: StoredTopics
     """As they were before this broker wrote any; once logs are loaded, of a store of its own alone."""
+    directories_since: int
+    """The transaction since which its log directories are as they are."""
     left_alone: Mapping[str, str] = field(default_factory=dict)
     """Topics that are not the cluster's, with a directory of each that is here; not asked where there can be other
     brokers."""
+    missing: Mapping[TopicPartition, TopicId] = field(default_factory=dict)
+    """Replicas that were assigned to it before that, and were in no directory when logs were loaded; asked only where
+    there can be other brokers."""
 
 
 async def identify(platform: Platform, settings: Settings) -> Identity:
@@ -115,7 +121,7 @@ async def _identify(platform: Platform, settings: Settings, limits: ConnectionLi
     alone = platform.links is None
     if alone:
         await refuse_partial_adoption(store, cluster, broker, logs.directories, settings.config.metadata_dir)
-    await claim_directories(store, logs, cluster, broker, alone=alone)
+    since = await claim_directories(store, logs, cluster, broker, alone=alone)
     if settings.static.value("password.encoder.old.secret"):
         await encrypt_anew(store, broker, settings.static)
     configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
@@ -145,6 +151,7 @@ async def _identify(platform: Platform, settings: Settings, limits: ConnectionLi
         rights=rights,
         login_secret=secret,
         stored_topics=stored_topics,
+        directories_since=since,
     )
 
 
@@ -159,6 +166,9 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
         tell_of_foreign(logs)
         tell_of_kraft(logs)
         if platform.links is not None:
+            held = stored_topics.held_before(identity.directories_since, identity.broker_id)
+            here = {*logs.logs, *logs.broken}
+            identity.missing = {tp: topic_id for tp, topic_id in held.items() if tp not in here}
             identity.stored_topics = StoredTopics({})
         else:
             try:

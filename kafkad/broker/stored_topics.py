@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from kafkad.meta.readable import readable
-from kafkad.meta.store import MetaStore
+from kafkad.meta.store import MetaStore, Stat
 from kafkad.meta.znodes import TOPICS, Topic
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
@@ -14,7 +14,7 @@ from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 class StoredTopics(Mapping[str, Topic | None]):
     """Each is decoded when it is asked for; None for one that cannot be read."""
 
-    def __init__(self, nodes: dict[str, bytes]) -> None:
+    def __init__(self, nodes: dict[str, tuple[bytes, Stat]]) -> None:
         self._nodes = nodes
         self._decoded: dict[str, Topic | None] = {}
 
@@ -22,11 +22,11 @@ class StoredTopics(Mapping[str, Topic | None]):
     async def read(cls, store: MetaStore) -> StoredTopics:
         names = await store.children(TOPICS)
         nodes = zip(names, await store.get_many([Topic.path(name) for name in names]), strict=True)
-        return cls({name: node[0] for name, node in nodes if node is not None})
+        return cls({name: node for name, node in nodes if node is not None})
 
     def __getitem__(self, name: str) -> Topic | None:
         if name not in self._decoded:
-            self._decoded[name] = readable(Topic.path(name), partial(Topic.decode, self._nodes[name]))
+            self._decoded[name] = readable(Topic.path(name), partial(Topic.decode, self._nodes[name][0]))
         return self._decoded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -43,4 +43,15 @@ class StoredTopics(Mapping[str, Topic | None]):
     def take(self, name: str, node: bytes) -> Topic | None:
         """Forget the topic, and return it if it has been decoded, of this node."""
         topic, known = self._decoded.pop(name, None), self._nodes.pop(name, None)
-        return topic if known == node else None
+        return topic if known is not None and known[0] == node else None
+
+    def held_before(self, transaction: int, broker: int) -> dict[TopicPartition, TopicId]:
+        """What is assigned to `broker` of topics that were made before; with their ids."""
+        names = [name for name, (_, stat) in self._nodes.items() if stat.czxid < transaction]
+        return {
+            TopicPartition(name, number): topic.topic_id
+            for name in names
+            if (topic := self[name]) is not None
+            for number, assignment in topic.partitions.items()
+            if broker in assignment.replicas
+        }

@@ -155,6 +155,17 @@ class LogDirectory:
         except OSError as error:
             raise self.storage_error(f"writing {checkpoint.META_PROPERTIES}", error) from error
 
+    @property
+    def is_unused(self) -> bool:
+        """True until `take_into_use`, unless it holds partitions: its disk is a new one, whatever the ids there say.
+        StorageError."""
+        return not os.path.exists(self._file(RECOVERY_POINTS)) and not any(self.partitions())
+
+    def take_into_use(self) -> None:
+        """Leave in it what every directory of a broker has. StorageError."""
+        with self.raising(f"writing {RECOVERY_POINTS}"):
+            checkpoint.write_offsets(self._file(RECOVERY_POINTS), {}, self._files)
+
     def refuse_foreign(self, cluster_id: str, broker_id: int) -> None:
         """ForeignDirectoryError if it is another's."""
         meta, path = self.meta, self._file(checkpoint.META_PROPERTIES)

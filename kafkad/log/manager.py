@@ -122,6 +122,21 @@ class LogManager:
                 self._take_offline(directory, str(error))
         self._need_one()
 
+    def unused(self) -> list[LogDirectory]:
+        """The log directories that are new."""
+        found = []
+        for directory in self.live:
+            with self.guarded():
+                if directory.is_unused:
+                    found.append(directory)
+        return found
+
+    def take_into_use(self, directories: Iterable[LogDirectory]) -> None:
+        """They are `unused` no more."""
+        for directory in directories:
+            with self.guarded():
+                directory.take_into_use()
+
     def refuse_unmounted(self, known: Collection[str], cluster_id: str, broker_id: int) -> None:
         """Take offline those of `known`, the directories of before, that are empty now: what was in them is elsewhere.
 

@@ -1,5 +1,6 @@
 """Replicas that have lost records: their logs end below the high watermark that was in the checkpoint, or below what
-had been flushed, or have lost the end of a file before the last one (`Log.whole_until`).
+had been flushed, or have lost the end of a file before the last one (`Log.whole_until`); or they are gone with a log
+directory (`broker/leave_isr`).
 
 An unclean stop does that when the disk had not taken all of a log, or when the last bytes are damaged and were cut off
 at the start. The ISR in the metadata store still has such a replica, so a controller may choose it as leader; its
@@ -13,6 +14,10 @@ follows and catches up.
 It leads after it has what it had lost, or a leader has taken it into the ISR again; when it has been elected as one
 that may lack records; when there is no other replica; and when it is the last one in sync and
 `unclean.leader.election.enable` allows any leader.
+
+Of a replica that is gone nothing is left, so that any other one has more: by an unclean election it leads only while no
+other is online. It is not made before it has a leader to follow, or leads: while it is not there, a restart finds that
+it is gone.
 """
 
 from __future__ import annotations
@@ -21,7 +26,9 @@ import logging
 from dataclasses import dataclass
 
 from kafkad.cluster.metadata import MetadataCache
-from kafkad.names import TopicPartition
+from kafkad.errors import ErrorCode
+from kafkad.model import NO_LEADER
+from kafkad.names import TopicId, TopicPartition, is_another_topic
 from kafkad.replica.partition import Partition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
 
@@ -30,31 +37,53 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LostTail:
-    promised: int
+    promised: int | None
+    """None if nobody knows: the whole replica was gone."""
     left_isr: bool = False
     """The controller has said since that the replica is not in sync."""
 
 
 class LostTails:
-    """`refused` are those that were to lead last and refused."""
+    """`refused` are those that were to lead last and refused; `gone` are replicas that went with a log directory, with
+    the ids of their topics, while they are not made again."""
 
-    def __init__(self, broker: int) -> None:
+    def __init__(self, broker: int, metadata: MetadataCache) -> None:
         self.refused: set[TopicPartition] = set()
+        self.gone: dict[TopicPartition, TopicId] = {}
         self._broker = broker
+        self._metadata = metadata
         self._lost: dict[TopicPartition, LostTail] = {}
 
     def note(self, tp: TopicPartition, whole_until: int, promised: int) -> None:
         """A log was opened that is whole up to an offset, and is known to have been up to `promised`."""
-        if whole_until < promised:
+        if self.gone.pop(tp, None) is not None:
+            self._lost[tp] = LostTail(None)
+        elif whole_until < promised:
             self._lost[tp] = LostTail(promised)
 
     def forget(self, tp: TopicPartition) -> None:
+        self.gone.pop(tp, None)
         self._lost.pop(tp, None)
         self.refused.discard(tp)
 
     def raise_to_promised(self, high_watermarks: dict[TopicPartition, int]) -> None:
         for tp in self._lost.keys() & high_watermarks.keys():
-            high_watermarks[tp] = max(self._lost[tp].promised, high_watermarks[tp])
+            high_watermarks[tp] = max(self._lost[tp].promised or 0, high_watermarks[tp])
+
+    def answer(
+        self, tp: TopicPartition, topic_id: TopicId, state: LeaderAndIsrPartitionState, *, unclean: bool
+    ) -> ErrorCode | None:
+        """To a controller, about a replica that is gone and is not to be made: it has no leader to follow, or is to
+        lead and must not. `unclean` says whether the topic allows any leader."""
+        if state.is_new or is_another_topic(self.gone[tp], topic_id) or self._broker not in state.isr:
+            self.forget(tp)
+            return None
+        if state.leader == NO_LEADER:
+            return ErrorCode.NONE
+        if state.leader != self._broker or self._must_lead(tp, state, unclean=unclean, gone=True):
+            return None
+        self._refuse(tp, "it is gone with its log directory")
+        return ErrorCode.KAFKA_STORAGE_ERROR
 
     def may_take(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
         """False if the controller wants the replica to lead and it must not."""
@@ -62,37 +91,52 @@ class LostTails:
         lost = self._lost.get(tp)
         if lost is None:
             return True
-        if partition.log.whole_until >= lost.promised or (lost.left_isr and self._broker in state.isr):
+        end = partition.log.whole_until
+        has_all = lost.promised is not None and end >= lost.promised
+        if has_all or (lost.left_isr and self._broker in state.isr):
             self.forget(tp)
             return True
         lost.left_isr = lost.left_isr or self._broker not in state.isr
         if state.leader != self._broker:
             return True
-        end = partition.log.whole_until
-        if self._must_lead(partition, state):
-            log.error("%s has lost its records from %d to %d, and leads without them", tp, end, lost.promised)
+        unclean = partition.log.config.unclean_leader_election
+        if self._must_lead(tp, state, unclean=unclean, gone=lost.promised is None):
+            last = "on, with its log directory" if lost.promised is None else f"to {lost.promised}"
+            log.error("%s has lost its records from %d %s, and leads without them", tp, end, last)
             self.forget(tp)
             return True
-        self.refused.add(tp)
-        log.error(
-            "%s does not lead here: the log is whole up to %d, and had everything below %d before an unclean stop. "
-            "It waits for another in-sync replica, or for an unclean election",
-            tp,
-            end,
-            lost.promised,
+        before = (
+            "was gone with its log directory"
+            if lost.promised is None
+            else f"had everything below {lost.promised} before an unclean stop"
         )
+        self._refuse(tp, f"the log is whole up to {end}, and {before}")
         return False
 
-    def _must_lead(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
-        alone = list(state.replicas) == [self._broker]
-        last = list(state.isr) == [self._broker] and partition.log.config.unclean_leader_election
-        return alone or last or state.leader_recovery_state != 0
+    def _refuse(self, tp: TopicPartition, why: str) -> None:
+        self.refused.add(tp)
+        log.error(
+            "%s does not lead here: %s. It waits for another in-sync replica, or for an unclean election", tp, why
+        )
 
-    def led_elsewhere(self, metadata: MetadataCache) -> bool:
+    def _must_lead(self, tp: TopicPartition, state: LeaderAndIsrPartitionState, *, unclean: bool, gone: bool) -> bool:
+        alone = list(state.replicas) == [self._broker]
+        last = list(state.isr) == [self._broker] and unclean
+        may_lack = last or state.leader_recovery_state != 0
+        return alone or (may_lack and not (gone and self._another_is_online(tp, state)))
+
+    def _another_is_online(self, tp: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
+        topic = self._metadata.topics.get(tp.topic)
+        known = topic.partitions.get(tp.partition) if topic is not None else None
+        offline = known.offline_replicas if known is not None else ()
+        others = {*state.replicas} - {self._broker, *offline}
+        return not others.isdisjoint(self._metadata.brokers)
+
+    def led_elsewhere(self) -> bool:
         """True if a partition that was refused has another leader by now."""
         led = set()
         for tp in self.refused:
-            topic = metadata.topics.get(tp.topic)
+            topic = self._metadata.topics.get(tp.topic)
             state = topic.partitions.get(tp.partition) if topic is not None else None
             if state is not None and state.leader >= 0 and state.leader != self._broker:
                 led.add(tp)

@@ -19,7 +19,7 @@ from kafkad.log.files import lacks_open_files, lacks_room, may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
 from kafkad.model import ALL_TOPICS, NO_EPOCH
-from kafkad.names import TopicPartition, id_text, is_another_topic, name_problem
+from kafkad.names import TopicId, TopicPartition, id_text, is_another_topic, name_problem
 from kafkad.replica.cuts import Cuts
 from kafkad.replica.full_disks import FullDisks
 from kafkad.replica.lost_tails import LostTails
@@ -99,7 +99,7 @@ class ReplicaManager:
         """Count of changes of an ISR that the controller did not make."""
         self._silent_until: dict[tuple[str, str], float] = {}
         """By log directory and remedy."""
-        self.lost_tails = LostTails(parts.broker_id)
+        self.lost_tails = LostTails(parts.broker_id, parts.metadata)
         self.giving_way: Set[tuple[TopicPartition, int]] = frozenset()
         """What is led here with a damaged log and is to be led elsewhere, with the leader epoch (`mending`)."""
         self._full_disks = FullDisks(parts.broker_id, parts.metadata)
@@ -235,7 +235,7 @@ class ReplicaManager:
             before = self.metadata.brokers
             deleted = self.metadata.apply(request)
             self.absent.observe(before, self.metadata.brokers, self.logs.clock.now_ms())
-            if self.lost_tails.refused and self.lost_tails.led_elsewhere(self.metadata):
+            if self.lost_tails.refused and self.lost_tails.led_elsewhere():
                 self.ask_for_leader_and_isr()
             if deleted:
                 for told in self.on_topics_deleted:
@@ -328,7 +328,7 @@ class ReplicaManager:
         if known is not None and known.failure is None and is_another_topic(known.log.topic_id, topic.topic_id):
             self._give_up_predecessor(known)
             known = None
-        refused = self._refuse_role(tp, state, known)
+        refused = self._refuse_new(tp, topic.topic_id, state) if known is None else self._refuse_role(tp, state, known)
         if refused is not None:
             return refused
         try:
@@ -367,13 +367,16 @@ class ReplicaManager:
             return error.code
         return ErrorCode.NONE
 
-    def _refuse_role(
-        self, tp: TopicPartition, state: LeaderAndIsrPartitionState, known: Partition | None
-    ) -> ErrorCode | None:
+    def _refuse_new(self, tp: TopicPartition, topic_id: TopicId, state: LeaderAndIsrPartitionState) -> ErrorCode | None:
+        """Of a replica that is not here."""
+        if tp not in self.lost_tails.gone:
+            return _refuse_name(tp)
+        unclean = self._topic_config(tp.topic).unclean_leader_election
+        return self.lost_tails.answer(tp, topic_id, state, unclean=unclean)
+
+    def _refuse_role(self, tp: TopicPartition, state: LeaderAndIsrPartitionState, known: Partition) -> ErrorCode | None:
         if self._full_disks.refuses(tp):
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if known is None:
-            return _refuse_name(tp)
         if known.failure is not None:
             return known.failure.code
         if _is_news(state, known):
@@ -447,6 +450,8 @@ class ReplicaManager:
         if partition is not None and may_be_late and leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         self._refused_for_now.pop(tp, None)
+        if delete:
+            self.lost_tails.forget(tp)
         if partition is not None:
             self._give_up(partition)
         if delete and not self._is_of_another_topic(tp):
@@ -573,10 +578,13 @@ class ReplicaManager:
 
     def _configs_changed(self, partitions: Iterable[Partition], refused: Iterable[TopicPartition]) -> None:
         """Those that refused to lead come first: the controller is asked again for those that may lead now."""
-        may_lead = [partition for tp in refused if (partition := self.find(*tp)) is not None]
-        for partition in may_lead:
-            self._take_config(partition)
-        if any(partition.log.config.unclean_leader_election for partition in may_lead):
+        may_lead = False
+        for tp in refused:
+            partition = self.find(*tp)
+            if partition is not None:
+                self._take_config(partition)
+            may_lead = may_lead or self._topic_config(tp.topic).unclean_leader_election
+        if may_lead:
             self.ask_for_leader_and_isr()
         self.do_some_at_a_time(partitions, self._take_config)
 

@@ -1,0 +1,241 @@
+"""All brokers go down, and one of them comes back with log directories that are new."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkad.broker.identity import claim_directories
+from kafkad.controller.elect_leaders import ElectionKind
+from kafkad.controller.registration import prepare
+from kafkad.controller.topics import new_partition
+from kafkad.errors import ErrorCode
+from kafkad.log.checkpoint import RECOVERY_POINTS
+from kafkad.log.manager import LogManager
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.store import Create
+from kafkad.meta.znodes import Config, ConfigChange, Partition, Topic
+from kafkad.model import NO_LEADER, PartitionAssignment, PartitionState
+from kafkad.names import TopicPartition
+from kafkad.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tests.broker_parts.several import MEMORY, Brokers
+from tests.fakes import FakeClock
+from tests.one_broker import NoSync
+
+A0 = TopicPartition("a", 0)
+VALUES = (b"one", b"two", b"three")
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[Brokers]:
+    brokers = Brokers(tmp_path, MEMORY, "auto.leader.rebalance.enable=false")
+    brokers.start(1, 2, 3)
+    yield brokers
+    brokers.stop()
+
+
+def all_down(brokers: Brokers, *replicas: int, isr: tuple[int, ...]) -> None:
+    """`a` had three records on all replicas when all brokers stopped; 3, which has none, is back."""
+    brokers.meet()
+    brokers.create("a", replicas)
+    for value in VALUES:
+        assert brokers.ended(brokers[replicas[0]].produce(A0, value)).error_code == ErrorCode.NONE
+    brokers.until(lambda: all(brokers[r].partition(A0).high_watermark == len(VALUES) for r in replicas), advance_ms=10)
+    brokers.leave(1, 2, 3)
+    session = brokers.store.session()
+    data, stat = brokers.run(session.get(Partition.path(*A0)))
+    before = Partition.decode(data, stat.version)
+    state = PartitionState(
+        leader=isr[0], leader_epoch=before.leader_epoch + 1, isr=isr, controller_epoch=before.controller_epoch
+    )
+    brokers.run(session.set(Partition.path(*A0), Partition.encode(state)))
+    brokers.start(3)
+
+
+def replace(directory: Path) -> None:
+    """As docs/cluster.md says: the disk is a new one, and has nothing but the ids."""
+    properties = (directory / "meta.properties").read_text()
+    shutil.rmtree(directory)
+    directory.mkdir()
+    (directory / "meta.properties").write_text(properties)
+
+
+def state(brokers: Brokers) -> PartitionState:
+    data, stat = brokers.run(brokers[3].session.get(Partition.path(*A0)))
+    return Partition.decode(data, stat.version)
+
+
+def end(brokers: Brokers, broker: int) -> int:
+    return brokers[broker].partition(A0).log.end_offset
+
+
+def leads(brokers: Brokers, broker: int) -> bool:
+    found = brokers[broker].parts.replicas.find(*A0)
+    return found is not None and found.is_leader
+
+
+def elect_unclean(brokers: Brokers) -> None:
+    asked = [TopicPartitions(topic="a", partitions=[0])]
+    request = ElectLeadersRequest(election_type=ElectionKind.UNCLEAN, topic_partitions=asked, timeout_ms=5_000)
+    answer = brokers.ended(brokers[3].ask(request))
+    assert answer.replica_election_results[0].partition_result[0].error_code == ErrorCode.NONE
+
+
+def allow_unclean(brokers: Brokers) -> None:
+    entity = Config.entity_path(Config.TOPICS, "a")
+    session = brokers[3].session
+    brokers.run(session.set(Config.path(entity), Config.encode({"unclean.leader.election.enable": "true"})))
+    brokers.run(session.create(ConfigChange.PREFIX, ConfigChange.encode(entity), sequential=True))
+
+
+def test_a_broker_on_a_new_disk_leads_only_after_it_has_caught_up(brokers: Brokers, tmp_path: Path) -> None:
+    """By Kafka's rules the first one up leads, and the others cut off all that they have."""
+    all_down(brokers, 1, 2, isr=(1, 2))
+    replace(tmp_path / "1")
+    brokers.start(1)
+    brokers.work_for(2_000)
+    assert (state(brokers).leader, state(brokers).isr) == (NO_LEADER, (2,))
+    brokers.start(2)
+    brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
+    assert state(brokers).leader == 2
+    assert end(brokers, 1) == end(brokers, 2) == len(VALUES)
+    brokers.leave(2)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+    brokers.leave(1)
+    brokers.start(1)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+    assert end(brokers, 1) == len(VALUES)
+
+
+def test_the_last_one_in_sync_waits_and_does_not_forget_by_starting_again(brokers: Brokers, tmp_path: Path) -> None:
+    all_down(brokers, 1, 2, isr=(1,))
+    replace(tmp_path / "1")
+    for _ in range(2):
+        brokers.start(1)
+        brokers.work_for(2_000)
+        assert (state(brokers).leader, state(brokers).isr) == (NO_LEADER, (1,))
+        brokers.leave(1)
+
+
+@pytest.mark.parametrize("allow", [elect_unclean, allow_unclean])
+def test_an_unclean_election_takes_any_other_replica_before_one_that_has_nothing(
+    brokers: Brokers, tmp_path: Path, allow: Callable[[Brokers], None]
+) -> None:
+    all_down(brokers, 1, 2, isr=(1,))
+    replace(tmp_path / "1")
+    brokers.start(1, 2)
+    brokers.work_for(2_000)
+    assert (state(brokers).leader, state(brokers).isr) == (NO_LEADER, (1,))
+    allow(brokers)
+    brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
+    assert leads(brokers, 2)
+    assert end(brokers, 1) == end(brokers, 2) == len(VALUES)
+
+
+@pytest.mark.parametrize("allow", [elect_unclean, allow_unclean])
+def test_one_that_has_nothing_leads_by_an_unclean_election_if_no_other_replica_is_there(
+    brokers: Brokers, tmp_path: Path, allow: Callable[[Brokers], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    all_down(brokers, 1, 2, isr=(1,))
+    replace(tmp_path / "1")
+    brokers.start(1)
+    brokers.work_for(2_000)
+    allow(brokers)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+    assert end(brokers, 1) == 0
+    assert "a-0 has lost its records from 0 on, with its log directory, and leads without them" in caplog.messages
+
+
+def test_the_only_replica_begins_empty_and_says_so(
+    brokers: Brokers, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    all_down(brokers, 1, isr=(1,))
+    replace(tmp_path / "1")
+    brokers.start(1)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+    assert end(brokers, 1) == 0
+    [told] = [each for each in caplog.records if "with its log directory" in each.message]
+    assert (told.levelno, told.message) == (
+        logging.ERROR,
+        "a-0 has lost its records from 0 on, with its log directory, and leads without them",
+    )
+
+
+def test_a_partition_that_no_broker_had_heard_of_before_all_went_down_gets_a_leader(brokers: Brokers) -> None:
+    """Nothing was lost with a log directory: all are older."""
+    brokers.meet()
+    brokers.leave(1, 2, 3)
+    session = brokers.store.session()
+    topic = Topic(b"i" * 16, {0: PartitionAssignment(replicas=(1, 2))})
+    first = PartitionState(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1)
+    made = [Create(Topic.path("a"), topic.encode()), Create(Topic.partitions_path("a"))]
+    brokers.run(session.multi([*made, *new_partition("a", 0, first)]))
+    brokers.start(3, 1)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+
+
+def test_a_partition_that_was_made_after_the_directory_was_replaced_gets_a_leader(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    """The first requests of a controller are lost with it, and the next one does not say that the partition is new."""
+    brokers.meet()
+    brokers.create("b", (1, 2))
+    brokers.leave(1)
+    replace(tmp_path / "1")
+    brokers.start(1)
+    brokers.until(lambda: brokers[1].parts.replicas.find("b", 0) is not None, advance_ms=10)
+    brokers.leave(1, 2, 3)
+    session = brokers.store.session()
+    topic = Topic(b"i" * 16, {0: PartitionAssignment(replicas=(1, 2))})
+    first = PartitionState(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1)
+    made = [Create(Topic.path("a"), topic.encode()), Create(Topic.partitions_path("a"))]
+    brokers.run(session.multi([*made, *new_partition("a", 0, first)]))
+    brokers.start(3, 1)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+
+
+def test_since_when_log_directories_are_as_they_are(tmp_path: Path) -> None:
+    """One that comes, one that goes, and one on a new disk count; not one that has lost a checkpoint."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    store = EmbeddedStore.in_memory(FakeClock()).session()
+    asyncio.run(prepare(store))
+
+    def since(*directories: Path) -> int:
+        logs = LogManager([str(directory) for directory in directories], NoSync(), FakeClock())
+        logs.lock()
+        try:
+            return asyncio.run(claim_directories(store, logs, "cluster", 1, alone=False))
+        finally:
+            for directory in logs.directories:
+                directory.release()
+
+    first = since(one)
+    assert 0 < first == since(one)
+    came = since(one, two)
+    assert first < came == since(one, two)
+    went = since(one)
+    assert came < went == since(one)
+    replace(one)
+    replaced = since(one)
+    assert went < replaced == since(one)
+    (one / "a-0").mkdir()
+    (one / RECOVERY_POINTS).unlink()
+    assert since(one) == replaced
+
+
+def test_another_topic_of_that_name_has_lost_nothing(brokers: Brokers, tmp_path: Path) -> None:
+    """This one was deleted while the broker waited for somebody who has its records."""
+    all_down(brokers, 1, 2, isr=(1,))
+    replace(tmp_path / "1")
+    brokers.start(1, 2)
+    brokers.work_for(2_000)
+    assert not leads(brokers, 1)
+    [deleted] = brokers.ended(brokers.controller.parts.controller.delete_topics(["a"], timeout_ms=5_000))
+    assert deleted.error is None
+    brokers.create("a", (1, 2))
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
