@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,36 @@ def test_all_are_killed_and_the_first_leader_has_lost_the_end_of_its_log(cluster
         assert found.different == []
     else:
         assert not any(found), str(found)
+
+
+def test_a_broker_is_replaced_by_an_empty_one_and_started_first(cluster: Cluster) -> None:
+    """After all have gone down. With Kafka it leads, and the others follow it in having nothing."""
+    load, broker = new_load(cluster, idempotent=cluster.kind == "kafkad"), other_than_controller(cluster)
+    with load:
+        load.run(1)
+        for each in cluster.ids:
+            cluster.kill(each)
+        replace_disks(cluster, broker)
+        cluster.start(broker)
+        cluster.until(lambda: broker in cluster.live(), "the empty one is there")
+        load.run(1)
+        for peer in cluster.peers(broker):
+            cluster.start(peer, wait=False)
+        load.until_all_go_on()
+    found = load.found()
+    if cluster.kind == "kafka":
+        assert found.lost
+        assert found.different == []
+    else:
+        assert not any(found), str(found)
+
+
+def replace_disks(cluster: Cluster, broker: int) -> None:
+    for place in cluster.brokers[broker].log_dirs:
+        properties = (place / "meta.properties").read_text()
+        shutil.rmtree(place)
+        place.mkdir()
+        (place / "meta.properties").write_text(properties)
 
 
 def spoil(segment: Path, damage: str, before_end: int) -> None:

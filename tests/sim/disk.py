@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kafkad.log.checkpoint import HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
+from kafkad.log.checkpoint import HIGH_WATERMARKS, META_PROPERTIES, RECOVERY_POINTS, read_offsets
 from kafkad.log.files import Files
 from kafkad.log.lock import LOCK
 from kafkad.names import TopicPartition
@@ -106,6 +106,16 @@ class SimFiles(Files):
         self._read_again(self._directory)
         with suppress(FileNotFoundError):
             self.unlink(os.path.join(self._directory, LOCK))
+
+    def replace(self) -> None:
+        """By a new disk, on which somebody has written the ids and nothing else."""
+        properties = os.path.join(self._directory, META_PROPERTIES)
+        ids = Path(properties).read_bytes()
+        shutil.rmtree(self._directory)
+        os.mkdir(self._directory)
+        Path(properties).write_bytes(ids)
+        self._disk = Disk(Path(self._directory), [])
+        self._read_again(self._directory)
 
     def _read_again(self, directory: str) -> None:
         """All that is there is on the disk."""

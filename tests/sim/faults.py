@@ -311,7 +311,13 @@ class Faults:
         elif case == 1:
             self._come_back_first(machine, random)
         else:
-            kinds = (self._lose_power, self._lose_power, self._flip_bits, self._damage_checkpoint)
+            kinds = (
+                self._lose_power,
+                self._lose_power,
+                self._flip_bits,
+                self._damage_checkpoint,
+                self._replace_disk,
+            )
             random.choice(kinds)(machine, random)
             self._world.after(random.choice((0.05, 0.5, 3.0)) * random.uniform(0.5, 2), machine.start)
             other = random.choice([each for each in self._machines if each is not machine])
@@ -344,8 +350,11 @@ class Faults:
         for each in self._machines:
             each.kill()
             self._mend_later(random.uniform(3.0, 5.0), each.start)
-        for place, directory in self._invariants.directories(machine.broker):
-            self._world.note("cut", place, machine.files.cut_below_watermark(random, directory))
+        if random.randrange(3) == 0:
+            self._replace_disk(machine, random)
+        else:
+            for place, directory in self._invariants.directories(machine.broker):
+                self._world.note("cut", place, machine.files.cut_below_watermark(random, directory))
         self._world.after(2.5, machine.start)
 
     def _controller(self) -> Machine | None:
@@ -371,6 +380,11 @@ class Faults:
             if place not in hurt:
                 self._invariants.flipped[place, machine.broker] = None
                 self._world.note("flip", place, machine.files.flip_a_bit(random, directory))
+
+    def _replace_disk(self, machine: Machine, random: Random) -> None:
+        machine.kill()
+        self._world.note("replace disk", machine.name)
+        machine.files.replace()
 
     def _damage_checkpoint(self, machine: Machine, random: Random) -> None:
         machine.kill()

@@ -341,6 +341,14 @@ def a_replica_without_its_tail_leads() -> Any:
 
 
 @shown_by(Focus.DISKS)
+def a_replica_leads_that_is_gone_with_its_disk() -> Any:
+    async def none(*what: Any) -> dict[Any, Any]:
+        return {}
+
+    return patch.object(leave_isr, "gone_replicas", none)
+
+
+@shown_by(Focus.DISKS)
 def a_log_keeps_what_is_behind_a_lost_end_of_a_file() -> Any:
     return patch.object(Log, "whole_until", property(lambda self: self.end_offset))
 
