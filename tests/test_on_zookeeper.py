@@ -187,7 +187,7 @@ def test_a_second_broker_with_the_same_id_is_refused_and_the_first_goes_on(clust
         twin.start(wait=False)
         assert twin.process is not None
         assert twin.process.wait(30) == 1
-        assert f"cannot start: {REGISTRATION} belongs to another live process: is the same broker.id" in twin.log
+        assert f"cannot start: {REGISTRATION} belongs to another live process, at 127.0.0.1:{kafkad.port}: " in twin.log
         assert cluster.owner() == owner
         with asking(kafkad) as asker:
             asker.create("t")
@@ -202,7 +202,9 @@ def test_directories_of_a_cluster_that_zookeeper_does_not_have_are_refused(clust
     assert kafkad.process is not None
     assert kafkad.process.wait(30) == 1
     assert "/wrong, /cluster/id: does not exist, and this broker belongs to cluster " in kafkad.log
-    assert "is the path after the servers right?" in kafkad.log
+    assert (
+        f" by {kafkad.log_dirs[0]}/meta.properties; is the path after the servers in zookeeper.connect " in kafkad.log
+    )
     assert cluster.zookeeper.exists("/wrong/brokers") is None
 
 

@@ -279,7 +279,8 @@ class Daemon:
             await store.close()
             where = address.servers + address.root
             raise StartError(
-                f"in ZooKeeper at {where}, {error}; see zookeeper.connect: is the path after the servers right?"
+                f"in ZooKeeper at {where}, {error} by {self._logs.file_with_cluster_id()}; "
+                "is the path after the servers in zookeeper.connect right, and the id in that file?"
             ) from error
 
     async def _open_embedded(self, directory: str) -> EmbeddedStore:

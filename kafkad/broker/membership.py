@@ -111,7 +111,9 @@ class Membership:
         remaining_ms = deadline_ms - self._clock.monotonic_ms()
         was_mine = old.registration is not None and old.registration.broker.endpoints == wanted.broker.endpoints
         if not was_mine or remaining_ms <= 0:
-            raise DuplicateBroker(f"{old.path} belongs to another live process: is the same broker.id used twice?")
+            raise DuplicateBroker(
+                f"{old.path} belongs to another live process{_address(old)}: is the same broker.id used twice?"
+            )
         log.info("waiting for the session of this broker's previous process to expire: %s", old.path)
         timer = self._timers.at(deadline_ms, old.gone.set)
         try:
@@ -161,3 +163,10 @@ class Membership:
                 continue  # unless the new session has expired meanwhile
             self._expired = True
             await sleep(pause_ms, self._clock, self._timers)
+
+
+def _address(registered: Occupied) -> str:
+    if registered.registration is None:
+        return ""
+    endpoint = registered.registration.broker.endpoints[0]
+    return f", at {endpoint.host}:{endpoint.port}"

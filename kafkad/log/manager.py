@@ -112,6 +112,11 @@ class LogManager:
         broker_ids = (meta.broker_id for meta in metas if meta.broker_id is not None)
         return next(cluster_ids, None), next(broker_ids, None)
 
+    def file_with_cluster_id(self) -> str:
+        """The one that `identity` has the cluster id from."""
+        paths = [each.path for each in self.live if each.meta is not None and each.meta.cluster_id is not None]
+        return os.path.join(paths[0], META_PROPERTIES)
+
     def claim(self, cluster_id: str, broker_id: int) -> None:
         """Write into directories whose they are, where they do not say it. ForeignDirectoryError for those of another
         cluster or broker."""

@@ -122,7 +122,7 @@ async def test_a_registration_that_stays_is_that_of_another_broker(scene: Scene)
     await register(other, registration())
     joining = asyncio.create_task(scene.membership.join())
     await scene.pass_ms(PATIENCE_MS)
-    with pytest.raises(DuplicateBroker, match=r"/brokers/ids/1 .* is the same broker\.id used twice"):
+    with pytest.raises(DuplicateBroker, match=r"/brokers/ids/1 .* at here:9092: is the same broker\.id used twice"):
         await joining
     assert await scene.registered() == other.session_id
     assert scene.epochs == []
@@ -132,7 +132,9 @@ async def test_a_registration_that_stays_is_that_of_another_broker(scene: Scene)
 async def test_nobody_waits_for_a_broker_at_another_address_or_in_new_directories(scene: Scene) -> None:
     other = scene.store.session()
     await register(other, registration(ELSEWHERE))
-    with pytest.raises(DuplicateBroker):
+    with pytest.raises(
+        DuplicateBroker, match=r"/brokers/ids/1 belongs to another live process, at elsewhere:9092: is "
+    ):
         await scene.membership.join()
     await other.expire()
     await register(scene.store.session(), registration())
