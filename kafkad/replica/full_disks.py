@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 _NOBODY = -1
 _LOOK_MS = 1_000
 """Refused appends come in thousands; what leaves is looked for once in this time."""
-_QUIET_MS = 5_000
-"""Without a refusal for so long, a disk that has room takes what comes: some room may be too little for a batch."""
+_QUIET_MS = 60_000
+"""Without a refusal for so long, a disk that has room takes what comes: some room may be too little for a batch, or for
+compaction, which tries again every 15 s."""
 
 
 class FullDisks:

@@ -45,7 +45,6 @@ _Given = tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState, LeaderAndIsrP
 _Deleted = tuple[TopicPartition, Collection[LogDirectory], StopReplicaPartitionError]
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _REMINDER_MS = 60_000
-_NO_ROOM = "writes that need more space there are refused until there is room"
 _CHANGED_AT_ONCE = 500
 _LOOKED_AT_A_TURN = 200
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
@@ -441,7 +440,6 @@ class ReplicaManager:
         if self._full_disks.come_back(self.logs.has_room) or made:
             self.ask_for_leader_and_isr()
         for directory in self._full_disks.recovered(self.logs.has_room, self.logs.clock.monotonic_ms()):
-            self._silent_until.pop((directory, _NO_ROOM), None)
             log.info("log directory %s takes records again: there is room", directory)
 
     def _stop(self, tp: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
@@ -610,7 +608,7 @@ class ReplicaManager:
 def _remedy(error: StorageError) -> str:
     """Of one that may pass."""
     if lacks_room(error):
-        return _NO_ROOM
+        return "writes that need more space there are refused until there is room"
     if lacks_open_files(error):
         return (
             "what needs another open file is refused meanwhile: raise the limit of open files (`ulimit -n`, "

@@ -220,12 +220,12 @@ def test_a_log_directory_that_has_room_again_is_told_of_once_nothing_is_refused_
     monkeypatch.setattr(broker.replicas.logs, "clock", clock)
     for _ in range(2):
         caplog.clear()
-        for _ in range(2):
+        for _ in range(4):
             broker.replicas.directory_failed(refusal(full))
-            clock.advance(4_000)
+            clock.advance(15_000)
             list(broker.replicas.make_what_was_refused())
         assert [record.levelname for record in caplog.records] == ["ERROR"], "it is too little for what comes"
-        clock.advance(1_000)
+        clock.advance(45_000)
         list(broker.replicas.make_what_was_refused())
         list(broker.replicas.make_what_was_refused())
         assert caplog.messages[1:] == [f"log directory {full} takes records again: there is room"]
