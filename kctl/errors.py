@@ -55,6 +55,33 @@ class KctlError(Exception):
         return more
 
 
+class Unreachable(KctlError):
+    """This broker cannot be asked for anything; unless it is Disconnected, waiting does not help."""
+
+
+class Disconnected(Unreachable):
+    """This broker cannot be asked now; another may. `in_doubt`: it may have done what it was asked."""
+
+    def __init__(
+        self, what: str, *, exit_code: IntEnum = Exit.UNREACHABLE, hints: Sequence[str] = (), in_doubt: bool = False
+    ) -> None:
+        super().__init__(what, exit_code=exit_code, hints=hints)
+        self.in_doubt = in_doubt
+
+
+class OtherCluster(Unreachable):
+    """A broker of another cluster is where one of ours should be. It must not be asked for anything."""
+
+    def __init__(self, where: str, theirs: str, ours: str, *, hints: Sequence[str] = ()) -> None:
+        what = f"{where} is a broker of cluster {theirs}, not of {ours}"
+        super().__init__(what, exit_code=Exit.REFUSED, hints=hints)
+        self._address, self._theirs, self._ours = where, theirs, ours
+
+    def advertised_by(self, broker: int) -> OtherCluster:
+        where = f"broker {broker} advertises {self._address}, which"
+        return OtherCluster(where, self._theirs, self._ours, hints=(f"see advertised.listeners of broker {broker}",))
+
+
 def did_you_mean(word: str, known: Sequence[str]) -> tuple[str, ...]:
     """A hint when `word` is close to something known."""
     from difflib import get_close_matches  # only a mistake pays for it

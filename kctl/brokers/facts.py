@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.brokers.release import release
-from kctl.errors import KctlError
-from kctl.reach.connection import Disconnected, OtherCluster
+from kctl.errors import KctlError, Unreachable
 from kctl.reach.log_dirs import LogDir, disks, known_sum, log_dirs_of
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def _release(session: Session, broker: int) -> str:
 
 
 def _is_silent(answer: object) -> bool:
-    return isinstance(answer, Disconnected | OtherCluster)
+    return isinstance(answer, Unreachable)
 
 
 def _state(registered: bool, directories: list[LogDir] | KctlError) -> str:

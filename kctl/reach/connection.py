@@ -10,7 +10,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
-from enum import IntEnum
 from queue import SimpleQueue
 from select import select
 from struct import Struct
@@ -22,7 +21,7 @@ from kafkad.wire.apis import APIS, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.primitives import EncodeError, MalformedError
 from kafkad.wire.schema import Request, read, span
-from kctl.errors import Exit, KctlError, code_name, of_file
+from kctl.errors import Disconnected, Exit, KctlError, OtherCluster, Unreachable, code_name, of_file
 from kctl.reach.access import Access
 from kctl.settings import DEFAULT_TIMEOUT
 from kctl.texts.spelling import quote
@@ -55,29 +54,6 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class Disconnected(KctlError):
-    """This broker cannot be asked now; another may. `in_doubt`: it may have done what it was asked."""
-
-    def __init__(
-        self, what: str, *, exit_code: IntEnum = Exit.UNREACHABLE, hints: Sequence[str] = (), in_doubt: bool = False
-    ) -> None:
-        super().__init__(what, exit_code=exit_code, hints=hints)
-        self.in_doubt = in_doubt
-
-
-class OtherCluster(KctlError):
-    """A broker of another cluster is where one of ours should be. It must not be asked for anything."""
-
-    def __init__(self, where: str, theirs: str, ours: str, *, hints: Sequence[str] = ()) -> None:
-        what = f"{where} is a broker of cluster {theirs}, not of {ours}"
-        super().__init__(what, exit_code=Exit.REFUSED, hints=hints)
-        self._address, self._theirs, self._ours = where, theirs, ours
-
-    def advertised_by(self, broker: int) -> OtherCluster:
-        where = f"broker {broker} advertises {self._address}, which"
-        return OtherCluster(where, self._theirs, self._ours, hints=(f"see advertised.listeners of broker {broker}",))
 
 
 def only_reads(key: int) -> bool:
@@ -286,7 +262,8 @@ def opening_seconds(left: float, *, alone: bool) -> float:
 def connect(
     address: Address, access: Access, deadline: float, *, alone: bool, cluster_id: str | None = None
 ) -> Connection:
-    """Opened, secured, logged in, and told which versions it serves. Disconnected (or not authorised) otherwise.
+    """Opened, secured, logged in, and told which versions it serves. Otherwise Disconnected, if that may pass, or
+    another KctlError, such as a refused login.
     `alone`: no other broker waits for that one to be asked. `cluster_id`: the cluster that it has to be of, if that is
     known; OtherCluster if it is not."""
     try:
@@ -341,9 +318,9 @@ def ensure_same(ours: str | None, theirs: str | None, address: Address) -> None:
         raise OtherCluster(str(address), theirs, ours)
 
 
-def unreachable(broker: int, address: Address, error: KctlError, *, is_given: bool = False) -> KctlError:
-    """What keeps us from the broker at the address that it advertises. `is_given`: somebody gave us that address too,
-    so that it is a good one."""
+def unreachable(broker: int, address: Address, error: KctlError, *, is_given: bool = False) -> Unreachable:
+    """What keeps us from the broker at the address that it advertises: Disconnected only if it is `error` too.
+    `is_given`: somebody gave us that address too, so that it is a good one."""
     if isinstance(error, OtherCluster):
         return error.advertised_by(broker)
     hints = error.hints
@@ -351,7 +328,10 @@ def unreachable(broker: int, address: Address, error: KctlError, *, is_given: bo
         hints += ("that is the address it advertises: see advertised.listeners of the broker if it is a wrong one",)
     where, what = str(address), error.what.removeprefix("broker ")
     told = what if what.startswith(where) else f"{where}  {error.what}"
-    return Disconnected(f"broker {broker} at {told}", exit_code=error.exit_code, hints=hints)
+    what = f"broker {broker} at {told}"
+    if isinstance(error, Disconnected):
+        return Disconnected(what, exit_code=error.exit_code, hints=hints)
+    return Unreachable(what, exit_code=error.exit_code, code=error.code, hints=hints)
 
 
 def answering(connections: Collection[Connection], deadline: float) -> list[Connection]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkad.errors import ErrorCode
 from kafkad.wire.schema import Request
-from kctl.errors import Exit, KctlError, failure
+from kctl.errors import Disconnected, Exit, KctlError, failure
 from kctl.reach.access import Access
 from kctl.texts.spelling import quote
 
@@ -34,7 +34,8 @@ _IGNORE_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME
 
 
 def secure(sock: socket.socket, host: str, access: Access, deadline: float) -> socket.socket:
-    """TLS on a connected socket. KctlError says what is wrong, with the address."""
+    """TLS on a connected socket. KctlError says what is wrong, with the address: Disconnected where a broker says
+    nothing more, as one that is being stopped."""
     import ssl
 
     from kctl.reach.stores import tls_context
@@ -42,14 +43,19 @@ def secure(sock: socket.socket, host: str, access: Access, deadline: float) -> s
     context = tls_context(access)
     peer = sock.getpeername()
     sock.settimeout(_left(deadline))
+    was_refused = True
     try:
         return context.wrap_socket(sock, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         what, hints = _certificate(error, host, peer, access, deadline)
     except OSError as error:
         what, hints = _handshake(error, access)
+        was_refused = isinstance(error, ssl.SSLError) and not isinstance(
+            error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+        )
     address = f"[{host}]:{peer[1]}" if ":" in host else f"{host}:{peer[1]}"
-    raise KctlError(f"{address}  TLS handshake failed: {what}", exit_code=Exit.UNREACHABLE, hints=hints)
+    told = f"{address}  TLS handshake failed: {what}"
+    raise KctlError(told, exit_code=Exit.UNREACHABLE, hints=hints) if was_refused else Disconnected(told, hints=hints)
 
 
 def _left(deadline: float) -> float:

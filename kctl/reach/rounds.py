@@ -11,8 +11,7 @@ from typing import Generic, TypeVar
 
 from kafkad.errors import ErrorCode
 from kafkad.wire.schema import Request
-from kctl.errors import KctlError, failure
-from kctl.reach.connection import Disconnected
+from kctl.errors import Disconnected, KctlError, failure
 
 K = TypeVar("K")
 R = TypeVar("R")

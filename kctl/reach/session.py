@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.schema import Request
-from kctl.errors import UNAUTHORIZED, Exit, KctlError, failure
+from kctl.errors import UNAUTHORIZED, Disconnected, Exit, KctlError, Unreachable, failure
 from kctl.reach.access import Access
 from kctl.reach.connection import (
     Address,
     Connection,
-    Disconnected,
-    OtherCluster,
     answering,
     connect_all,
     connect_first,
@@ -94,7 +92,7 @@ class Absent(NamedTuple):
 
 def silent_brokers(answers: Mapping[int, object]) -> frozenset[int]:
     """The brokers that do not answer, of those that were asked something."""
-    return frozenset(broker for broker, answer in answers.items() if isinstance(answer, Disconnected | OtherCluster))
+    return frozenset(broker for broker, answer in answers.items() if isinstance(answer, Unreachable))
 
 
 def leader_trouble(leader: int, silent: Collection[int]) -> str | None:

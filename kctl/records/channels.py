@@ -11,8 +11,8 @@ from select import select
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkad.wire.schema import Request
-from kctl.errors import KctlError
-from kctl.reach.connection import Connection, Disconnected
+from kctl.errors import Disconnected, KctlError
+from kctl.reach.connection import Connection
 from kctl.reach.session import Session
 
 T = TypeVar("T")

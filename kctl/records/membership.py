@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.schema import Request
-from kctl.errors import Exit, KctlError, code_name, failure
-from kctl.reach.connection import Connection, Disconnected
+from kctl.errors import Disconnected, Exit, KctlError, code_name, failure
+from kctl.reach.connection import Connection
 from kctl.reach.session import Session
 from kctl.records.assignors import Assignment, Assignor, Subscriptions, without_moving
 from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.schema import Request
-from kctl.errors import KctlError, failure
-from kctl.reach.connection import Disconnected
+from kctl.errors import Disconnected, KctlError, failure
 from kctl.reach.session import TRANSACTION, Session
 from kctl.records.batches import Producer
 from kctl.texts.output import duration_text

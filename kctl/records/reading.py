@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.errors import KctlError, failure
-from kctl.reach.connection import Disconnected
+from kctl.errors import Disconnected, KctlError, failure
 from kctl.reach.offsets import EARLIEST, offsets_at
 from kctl.reach.session import Session
 from kctl.records.bounds import Span

@@ -15,8 +15,8 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from kctl.configs.resources import Resource, described
-from kctl.errors import KctlError, failure
-from kctl.reach.connection import Connection, Disconnected
+from kctl.errors import Disconnected, KctlError, failure
+from kctl.reach.connection import Connection
 from kctl.reach.session import Session
 from kctl.records.batches import NOBODY, Batch, PartitionQueue, Producer
 from kctl.records.channels import Answer, Channels

@@ -17,8 +17,7 @@ from kafkad.wire.schema import Request
 from kctl.cluster.features import rows_of as features
 from kctl.cluster.mode import mode
 from kctl.cluster.quorum import rows_of as quorum
-from kctl.errors import Exit
-from kctl.reach.connection import Disconnected
+from kctl.errors import Disconnected, Exit
 from kctl.reach.session import Session
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl

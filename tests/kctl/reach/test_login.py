@@ -15,7 +15,7 @@ import pytest
 from kafkad.errors import ErrorCode
 from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkad.wire.messages.sasl_handshake import SaslHandshakeResponse
-from kctl.errors import Exit, KctlError
+from kctl.errors import Disconnected, Exit, KctlError
 from kctl.reach.access import Access, Secret
 from kctl.reach.login import authenticate, secure
 from tests.kctl.certificates import Authority, Identity, authority
@@ -145,8 +145,10 @@ def test_plaintext_port_spoken_to_in_tls(access: Access) -> None:
         with server(serve) as port:
             error = refusal(port, access)
             assert (error.what, error.hints) == (what, plaintext)
+            assert isinstance(error, Disconnected) == (serve is close), "so does a broker that is being stopped"
     with server(wait) as port:
-        assert refusal(port, access, timeout=0.05).what == "no answer in time"
+        error = refusal(port, access, timeout=0.05)
+        assert error.what == "no answer in time" and isinstance(error, Disconnected)
 
 
 def test_certificate_of_the_client(authority: Authority, access: Access) -> None:

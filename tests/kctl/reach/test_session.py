@@ -20,14 +20,12 @@ from kafkad.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kctl.errors import Exit, KctlError, failure
+from kctl.errors import Disconnected, Exit, KctlError, OtherCluster, failure
 from kctl.reach import session as sessions
 from kctl.reach.access import Access
 from kctl.reach.connection import (
     Address,
     Connection,
-    Disconnected,
-    OtherCluster,
     connect_first,
     connect_seconds,
     opening_seconds,
@@ -35,7 +33,7 @@ from kctl.reach.connection import (
 )
 from kctl.reach.offsets import LATEST, offsets_at
 from kctl.reach.rounds import Rounds
-from kctl.reach.session import GROUP, TRANSACTION, Absent, Session, _no_coordinator
+from kctl.reach.session import GROUP, TRANSACTION, Absent, Session, _no_coordinator, silent_brokers
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import session_of
@@ -213,6 +211,22 @@ def test_the_setting_is_named_where_an_advertised_address_does_not_answer() -> N
     assert unreachable(3, address, refused, is_given=True).hints == ()
     login = KctlError("user u could not log in", exit_code=Exit.UNAUTHORIZED)
     assert unreachable(3, address, login).hints == ()
+
+
+def test_a_login_that_a_broker_refuses_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends records or reads them waits for a broker that is Disconnected."""
+    login = failure(ErrorCode.SASL_AUTHENTICATION_FAILED, "user u could not log in")
+    session = session_of(1, 2)
+    monkeypatch.setattr(sessions, "connect_all", lambda addresses, *_, **__: [login for _ in addresses])
+    with pytest.raises(KctlError) as told:
+        session.connect(2)
+    error = told.value
+    assert error.what == "broker 2 at h:2  user u could not log in"
+    assert (error.exit_code, error.code) == (Exit.UNAUTHORIZED, login.code)
+    assert not isinstance(error, Disconnected)
+    assert silent_brokers({1: [], 2: error}) == {2}, "it cannot be asked"
+    away = Disconnected("h:2  connection refused")
+    assert isinstance(unreachable(2, Address("h", 2), away), Disconnected)
 
 
 def test_patience_ends_with_the_timeout() -> None:

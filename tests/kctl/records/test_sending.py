@@ -10,8 +10,7 @@ import pytest
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
-from kctl.errors import failure
-from kctl.reach.connection import Disconnected
+from kctl.errors import Disconnected, failure
 from kctl.reach.session import Session, open_session
 from kctl.records.batches import Producer
 from kctl.records.channels import Answer

@@ -26,9 +26,8 @@ from kafkad_etl.cluster.topics import (
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Source
 from kafkad_etl.planning.source import averages
-from kctl.errors import KctlError
+from kctl.errors import Disconnected, KctlError
 from kctl.reach.access import Access
-from kctl.reach.connection import Disconnected
 
 
 class Answer(NamedTuple):
