@@ -71,7 +71,7 @@ def raw(session: Session, api: str, fields: str, broker: int | None, api_version
         label = session.access.label
         confirm_typed(f"{APIS[key].name} may change {label}, which is protected.", label)
     if broker is None and not only_reads(key):
-        broker = session.cluster.controller_id
+        broker = session.controller
     connection = session.connection(broker)
     response = session.exchange(connection, request, api_version)
     if not only_reads(key):

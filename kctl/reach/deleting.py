@@ -20,9 +20,7 @@ def delete_topics(session: Session, names: Sequence[str]) -> dict[str, KctlError
     from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
     asked = DeleteTopicsRequest(timeout_ms=session.broker_timeout_ms)
-    controller = session.cluster.controller_id
-    asked_one = controller if controller in session.cluster.brokers else None
-    if (session.version_of(DeleteTopicsRequest, asked_one) or 0) >= _FIRST_WITH_STATES:
+    if (session.version_of(DeleteTopicsRequest, session.controller) or 0) >= _FIRST_WITH_STATES:
         asked.topics = [DeleteTopicState(name=name) for name in names]
     else:
         asked.topic_names = list(names)

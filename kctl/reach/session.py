@@ -48,6 +48,9 @@ V = TypeVar("V")
 
 _LONGEST_BACKOFF_SECONDS = 1.0
 
+_DESCRIBE_QUORUM = 55
+"""An API that only brokers in KRaft mode serve."""
+
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have a coordinator."""
 _KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
@@ -369,23 +372,39 @@ class Session:
 
     # --- who is responsible
 
+    @property
+    def controller(self) -> int | None:
+        """The broker to send changes of the cluster to. None: to any, which passes them on in KRaft; as the controller
+        each answer names a live broker there, by chance."""
+        controller = self.cluster.controller_id
+        if controller not in self.cluster.brokers or _DESCRIBE_QUORUM in self.connection().versions:
+            return None
+        return controller
+
     def ask_controller(self, request: Request[R], codes: Callable[[R], Iterable[int]]) -> R:
-        """Sends a request that changes the cluster to its controller; in KRaft to any broker, which passes it on."""
+        """Sends a request that changes the cluster to its controller."""
         deadline = self._clock() + self.settings.timeout
         while True:
-            controller = self.cluster.controller_id
-            if controller in self.cluster.brokers:
-                (answer,) = self._call_noting_silence({controller: request}).values()
-            else:
+            controller = self.controller
+            if controller is None:
                 (answer,) = self.call_many([(None, request)])
+            else:
+                (answer,) = self._call_noting_silence({controller: request}).values()
+            is_over = self._clock() >= deadline
             if isinstance(answer, KctlError):
-                is_over = self._clock() >= deadline or not self._is_worth_waiting_for(controller)
-                if is_over or not _may_repeat(request, answer):
+                if is_over or not _may_repeat(request, answer) or self._is_given_up(controller):
                     raise answer
-            elif ErrorCode.NOT_CONTROLLER not in codes(answer) or self._clock() >= deadline:
+            elif ErrorCode.NOT_CONTROLLER not in codes(answer) or is_over:
                 return answer
             self._sleep(BACKOFF_SECONDS)
             self.refresh()
+
+    def _is_given_up(self, controller: int | None) -> bool:
+        """True if this controller was waited for in vain, and there is no other yet."""
+        if controller is None or self._is_worth_waiting_for(controller):
+            return False
+        self.refresh()
+        return self.controller == controller
 
     def ask_leaders(
         self,

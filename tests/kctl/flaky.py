@@ -15,7 +15,7 @@ from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkad.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from kctl.reach.connection import Address
 
-METADATA, API_VERSIONS, CREATE_TOPICS = 3, 18, 19
+METADATA, API_VERSIONS, CREATE_TOPICS, DESCRIBE_QUORUM = 3, 18, 19, 55
 
 
 class Flaky:
@@ -27,6 +27,7 @@ class Flaky:
         self.peers = peers
         self.cluster_id: str | None = "ours"
         self.controller = 1
+        self.served = [METADATA, API_VERSIONS, CREATE_TOPICS]
         self.answers = True
         self.asked: list[int] = []
         Thread(target=self._serve, daemon=True).start()
@@ -51,8 +52,8 @@ class Flaky:
         if key == METADATA:
             nodes = [MetadataResponseBroker(node_id=node, host=a.host, port=a.port) for node, a in self.peers.items()]
             return MetadataResponse(brokers=nodes, controller_id=self.controller, cluster_id=self.cluster_id)
-        served = (METADATA, API_VERSIONS, CREATE_TOPICS)
-        return ApiVersionsResponse(api_keys=[ApiVersion(api_key=api, min_version=0, max_version=4) for api in served])
+        apis = [ApiVersion(api_key=api, min_version=0, max_version=4) for api in self.served]
+        return ApiVersionsResponse(api_keys=apis)
 
     def die(self) -> None:
         """Whoever is connected learns of it in the middle of an answer."""

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,7 +38,7 @@ from kctl.reach.session import GROUP, TRANSACTION, Absent, Session, _no_coordina
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import session_of
-from tests.kctl.flaky import CREATE_TOPICS, METADATA, Flaky, pair
+from tests.kctl.flaky import CREATE_TOPICS, DESCRIBE_QUORUM, METADATA, Flaky, pair
 from tests.oracle.kafka import free_port
 
 __all__ = ["pair"]
@@ -453,6 +454,29 @@ def test_the_controller_is_not_asked_for_in_another_cluster(pair: tuple[Flaky, F
     session.close()
 
 
+def test_who_has_become_controller_is_asked_after_one_that_was_waited_for(pair: tuple[Flaky, Flaky]) -> None:
+    other, silent = pair
+    other.controller = 2
+    session = Session(Settings(), Access(bootstrap=(tuple(other.address),)), sleep=lambda seconds: None)
+    assert session.controller == 2
+    silent.server.close()
+    session._silent[2] = float("-inf")
+    other.controller = 1
+    assert session.ask_controller(MetadataRequest(topics=[]), lambda answer: []).controller_id == 1
+    session.close()
+
+
+def test_in_kraft_no_broker_is_the_controller(pair: tuple[Flaky, Flaky]) -> None:
+    """The one that is named may be one that we cannot reach; any other passes the request on, too."""
+    asked, named = pair
+    asked.served.append(DESCRIBE_QUORUM)
+    asked.controller = 2
+    named.server.close()
+    session = Session(Settings(), Access(bootstrap=(tuple(asked.address),)), sleep=_never)
+    assert session.ask_controller(MetadataRequest(topics=[]), lambda answer: []).controller_id == 2
+    session.close()
+
+
 def _never(seconds: float) -> None:
     raise AssertionError("waiting does not help")
 
@@ -542,6 +566,7 @@ def test_a_silent_controller_is_waited_for_once_in_a_run(monkeypatch: pytest.Mon
     monkeypatch.setattr(session, "_clock", lambda: now[0])
     monkeypatch.setattr(session, "_sleep", sleep)
     monkeypatch.setattr(session, "refresh", lambda: session.cluster)
+    monkeypatch.setattr(session, "connection", lambda: SimpleNamespace(versions={}))
     down = Disconnected("broker 1 is down")
     monkeypatch.setattr(session, "call_many", lambda asked: [down for _ in asked])
     session.settings.timeout = 5
