@@ -22,6 +22,7 @@ from kafkad.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from kctl.errors import Disconnected, Exit, KctlError, OtherCluster, failure
+from kctl.reach import connection as connections
 from kctl.reach import session as sessions
 from kctl.reach.access import Access
 from kctl.reach.connection import (
@@ -479,6 +480,23 @@ def test_in_kraft_no_broker_is_the_controller(pair: tuple[Flaky, Flaky]) -> None
 
 def _never(seconds: float) -> None:
     raise AssertionError("waiting does not help")
+
+
+@pytest.mark.parametrize(("alone", "until"), [(False, 6.5), (True, 10)])
+def test_a_slow_broker_has_time_to_tell_its_cluster(
+    pair: tuple[Flaky, Flaky], monkeypatch: pytest.MonkeyPatch, alone: bool, until: float
+) -> None:
+    now, deadlines = [0.0], []
+
+    def opened(sock: socket.socket, address: Address, access: Access, deadline: float, patience: float) -> Connection:
+        now[0] = 3
+        return Connection(sock, address, "me")
+
+    monkeypatch.setattr(connections, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(connections, "_opened", opened)
+    monkeypatch.setattr(connections, "ensure_of_cluster", lambda _, __, deadline: deadlines.append(deadline))
+    connections.connect(pair[0].address, Access(), 10, alone=alone, cluster_id="ours").close()
+    assert deadlines == [until], "as much is left for what it is to be asked"
 
 
 @pytest.mark.parametrize("told", [None, "", "ours"])
