@@ -70,15 +70,15 @@ class Disconnected(Unreachable):
 
 
 class OtherCluster(Unreachable):
-    """A broker of another cluster is where one of ours should be. It must not be asked for anything."""
+    """A broker of another cluster is where one of ours should be, at `address`. It must not be asked for anything."""
 
     def __init__(self, where: str, theirs: str, ours: str, *, hints: Sequence[str] = ()) -> None:
         what = f"{where} is a broker of cluster {theirs}, not of {ours}"
         super().__init__(what, exit_code=Exit.REFUSED, hints=hints)
-        self._address, self._theirs, self._ours = where, theirs, ours
+        self.address, self._theirs, self._ours = where, theirs, ours
 
     def advertised_by(self, broker: int) -> OtherCluster:
-        where = f"broker {broker} advertises {self._address}, which"
+        where = f"broker {broker} advertises {self.address}, which"
         return OtherCluster(where, self._theirs, self._ours, hints=(f"see advertised.listeners of broker {broker}",))
 
 

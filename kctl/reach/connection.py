@@ -443,8 +443,9 @@ def _tried(
 
 
 def _nobody(told: Sequence[KctlError], access: Access) -> KctlError:
-    """One reason that is not the network, such as a wrong password, speaks for itself."""
-    for error in told:
+    """One reason that is not the network, such as a wrong password, speaks for itself; another cluster's address does
+    only where no other address could be one of ours."""
+    for error in [error for error in told if not isinstance(error, OtherCluster)] or told:
         if error.exit_code is not Exit.UNREACHABLE:
             return error
     lines = [error.what for error in told]

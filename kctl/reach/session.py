@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.schema import Request
-from kctl.errors import UNAUTHORIZED, Disconnected, Exit, KctlError, Unreachable, failure
+from kctl.errors import UNAUTHORIZED, Disconnected, Exit, KctlError, OtherCluster, Unreachable, failure
 from kctl.reach.access import Access
 from kctl.reach.connection import (
     Address,
@@ -126,8 +126,8 @@ class Session:
         self._cluster: Cluster | None = None
         self._cluster_id: str | None = None
         """As a broker last told it; None before, and of a cluster that has none."""
-        self._known: list[Address] = []
-        """The addresses of the brokers, as one of them last told."""
+        self._known: list[Broker] = []
+        """The brokers, as one of them last told."""
         self._leaders: dict[TopicPartition, int | KctlError] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._silent: dict[int, float] = {}
@@ -162,7 +162,7 @@ class Session:
         brokers = {node.node_id: Broker(node.node_id, node.host, node.port, node.rack) for node in response.brokers}
         self._cluster = Cluster(response.cluster_id, response.controller_id, dict(sorted(brokers.items())))
         self._cluster_id = response.cluster_id
-        known = [broker.address for broker in self._cluster.brokers.values()]
+        known = list(self._cluster.brokers.values())
         if known != self._known:
             self._known, self._holders = known, None
         found = cast("list[Topic]", response.topics)
@@ -304,15 +304,21 @@ class Session:
         return self._first
 
     def _connect_any(self, deadline: float, alone: bool) -> Connection:
-        """Nobody at all, at first, is a wrong address more often than an outage."""
+        """Nobody at all, at first, is a wrong address more often than an outage. Later kctl waits for somebody, unless
+        all addresses lead to another cluster."""
         addresses = [Address(*pair) for pair in self.access.bootstrap]
         alone = alone and len(addresses) == 1
         if not self._known:
             return connect_first(addresses, self.access, deadline, alone=alone)
-        addresses = list(dict.fromkeys([*addresses, *self._known]))  # a bootstrap address may be the one that died
+        advertised = {str(broker.address): broker.id for broker in self._known}
+        addresses = list(dict.fromkeys([*addresses, *(broker.address for broker in self._known)]))  # any may have died
         while True:
             try:
                 return connect_first(addresses, self.access, deadline, alone=alone, cluster_id=self._cluster_id)
+            except OtherCluster as error:
+                if (broker := advertised.get(error.address)) is None:
+                    raise
+                raise error.advertised_by(broker) from error
             except KctlError as error:
                 if error.exit_code is not Exit.UNREACHABLE or self._clock() >= deadline:
                     raise

@@ -440,9 +440,30 @@ def test_a_broker_of_another_cluster_is_asked_for_nothing(pair: tuple[Flaky, Fla
     with pytest.raises(OtherCluster):
         session.connect(2)
     assert CREATE_TOPICS not in other.asked
+    session.close()
+
+
+def test_an_address_in_another_cluster_ends_the_waiting_only_where_there_is_no_other(pair: tuple[Flaky, Flaky]) -> None:
+    first, other = pair
+    other.cluster_id = "theirs"
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(60)
+
+    access = Access(bootstrap=(tuple(first.address),))
+    session = Session(Settings(), access, lambda: time.monotonic() + sum(slept), sleep)
+    assert len(session.cluster.brokers) == 2
     first.die()
-    with pytest.raises(OtherCluster, match="is a broker of cluster theirs, not of ours"):
+    with pytest.raises(KctlError, match="no broker answered") as told:
         session.refresh()
+    assert told.value.exit_code is Exit.UNREACHABLE and slept, "it may be back soon"
+    assert f"{other.address} is a broker of cluster theirs, not of ours" in told.value.hints
+    session.access = Access(bootstrap=(tuple(other.address),))
+    session._known = session._known[1:]
+    with pytest.raises(OtherCluster) as left:
+        session.refresh()
+    assert left.value.what == ADVERTISED.format(other.address)
     session.close()
 
 
