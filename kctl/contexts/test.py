@@ -123,7 +123,7 @@ def _at_advertised(places: list[Advertised], access: Access, seconds: float) -> 
     def work(place: Advertised) -> Trial:
         return tried(place.address, access, seconds, place.cluster_id)._replace(broker=place.broker)
 
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(len(places)) as threads:
         return list(threads.map(work, places))
 
 

@@ -8,12 +8,12 @@ import re
 import socket
 from datetime import timedelta
 from pathlib import Path
-from threading import Thread
+from threading import Barrier, Thread
 
 import pytest
 
 from kctl.contexts.set import changed
-from kctl.contexts.test import tried
+from kctl.contexts.test import Advertised, Trial, _at_advertised, tried
 from kctl.errors import Exit
 from kctl.reach.access import Access
 from kctl.reach.connection import Address
@@ -263,6 +263,19 @@ def test_addresses_that_brokers_advertise_are_tested_too(kctl: Kctl, pair: tuple
     assert ran.out.splitlines()[-1].split(maxsplit=2) == ["no.such.host.invalid:1", "DNS", "no such host"]
     assert ran.err.splitlines()[0] == "error: broker 2 at no.such.host.invalid:1  no such host"
     assert "see advertised.listeners" in ran.err
+
+
+def test_addresses_that_brokers_advertise_are_tested_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None has less time, and the test takes no longer, because others do not answer."""
+    places = [Advertised(Address("h", port), port, None) for port in range(40)]
+    all_at_once = Barrier(len(places), timeout=5)
+
+    def wait_for_all(address: Address, access: Access, seconds: float, cluster_id: str | None) -> Trial:
+        all_at_once.wait()
+        return Trial(address, (), None)
+
+    monkeypatch.setattr("kctl.contexts.test.tried", wait_for_all)
+    assert [trial.broker for trial in _at_advertised(places, Access(), 10)] == list(range(40))
 
 
 def test_an_advertised_address_in_another_cluster_fails_the_test(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:
