@@ -72,12 +72,11 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
     if not change.confirmed(question, type_this=names[0] if len(names) == 1 else str(len(names))):
         return change.code
     groups = dict.fromkeys(reader.group for name in names for reader in readers.get(name, ()))
-    try:
-        save_what_goes(session, Path(undo_dir), found.topics, groups)
-    except KctlError as error:
-        if click.get_current_context().get_parameter_source("undo_dir") is not ParameterSource.DEFAULT:
-            raise KctlError(error.what, hints=("nothing was deleted",)) from error
-        note(session.settings, f"nothing is saved: {error.what}")
+    must_save = click.get_current_context().get_parameter_source("undo_dir") is not ParameterSource.DEFAULT
+    for unsaved in save_what_goes(session, Path(undo_dir), found.topics, groups):
+        if must_save:
+            raise unsaved.with_hint("nothing was deleted")
+        note(session.settings, unsaved.what)
     refused = delete_topics(session, names)
     return change.done(
         errors=list(refused.values()),

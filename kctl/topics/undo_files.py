@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,20 +21,42 @@ if TYPE_CHECKING:
     from kctl.topics.details import TopicDetails
 
 
-def save_what_goes(session: Session, directory: Path, topics: Sequence[TopicDetails], groups: Iterable[str]) -> None:
-    """Saves the topics, without their records, and what these groups have committed of them; and tells the commands
-    that take the files."""
+def save_what_goes(
+    session: Session, directory: Path, topics: Sequence[TopicDetails], groups: Collection[str]
+) -> Iterator[KctlError]:
+    """Saves the topics, without their records, and what these groups have committed of them, each in a file; and tells
+    the commands that take the files. Yields what cannot be saved, and why, before it goes on."""
+    try:
+        _save_topics(session, directory, topics)
+    except KctlError as error:
+        yield KctlError(f"what makes topics again is not saved: {error.what}")
+    try:
+        before = _offsets(session, groups, {topic.name for topic in topics})
+    except KctlError as error:
+        yield _no_offsets(groups, error)
+        return
+    try:
+        offsets = save_undo(directory, before)
+    except KctlError as error:
+        yield _no_offsets(before, error)
+        return
+    if offsets is not None:
+        back = undo_command(session.settings, before, offsets)
+        whose = counted(len(before), "group")
+        note(session.settings, f"saved offsets of {whose}, for when the records are back: {back}")
+
+
+def _no_offsets(groups: Collection[str], error: KctlError) -> KctlError:
+    whose = f"group {next(iter(groups))}" if len(groups) == 1 else counted(len(groups), "group")
+    return KctlError(f"offsets of {whose} are not saved: {error.what}")
+
+
+def _save_topics(session: Session, directory: Path, topics: Sequence[TopicDetails]) -> None:
     first = topics[0].name if len(topics) == 1 else "topics"
     name = f"{first}-{time.strftime('%Y%m%dT%H%M%S')}"
     file = save(directory, name, file_text(map(_as_it_is, topics)), suffix=".yaml")
     again = spelled(session.settings, f"topics create -f {quote(str(file))}")
     note(session.settings, f"saved what makes topics again, without their records: {again}")
-    before = _offsets(session, groups, {topic.name for topic in topics})
-    offsets = save_undo(directory, before)
-    if offsets is not None:
-        back = undo_command(session.settings, before, offsets)
-        whose = counted(len(before), "group")
-        note(session.settings, f"saved offsets of {whose}, for when the records are back: {back}")
 
 
 def _as_it_is(topic: TopicDetails) -> Wanted:

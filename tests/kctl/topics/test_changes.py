@@ -13,6 +13,7 @@ from kctl.errors import Exit, KctlError
 from kctl.partitions import requests
 from kctl.reach import connection
 from kctl.reach.session import Session
+from kctl.topics import undo_files
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Ran
 from tests.kctl.groups.reading import commit, make_topic
@@ -237,7 +238,25 @@ def test_a_topic_of_which_nothing_can_be_saved_goes_only_where_nobody_asked_for_
     monkeypatch.chdir(gone)
     gone.rmdir()
     ran = on_broker("topics", "delete", "unsaved", "-y")
-    assert (ran.code, "nothing is saved: " in ran.err) == (Exit.DONE, True), ran.err
+    assert (ran.code, "what makes topics again is not saved: " in ran.err) == (Exit.DONE, True), ran.err
+
+
+def test_of_two_files_the_one_that_cannot_be_saved_is_named(
+    on_broker: Kctl, broker: KafkadProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(directory: Path, before: object) -> NoReturn:
+        raise KctlError("groups.csv: No space left on device")
+
+    monkeypatch.setattr(undo_files, "save_undo", refuse)
+    monkeypatch.chdir(tmp_path)
+    make_topic(broker.port, "half-saved", 10)
+    commit(broker.port, "half-saving", {TopicPartition("half-saved", 0): 3})
+    told = "offsets of group half-saving are not saved: groups.csv: No space left on device\n"
+    ran = on_broker("topics", "delete", "half-saved", "-y", "--undo-dir", tmp_path)
+    assert (ran.code, told in ran.err, "nothing was deleted" in ran.err) == (Exit.FAILED, True, True), ran.err
+    ran = on_broker("topics", "delete", "half-saved", "-y")
+    assert (ran.code, "saved what makes topics again" in ran.err) == (Exit.DONE, True)
+    assert told in ran.err and "nothing" not in ran.err
 
 
 def test_delete_with_brokers_before_2_8(on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
