@@ -47,16 +47,27 @@ def save_what_goes(
 
 
 def _no_offsets(groups: Collection[str], error: KctlError) -> KctlError:
-    whose = f"group {next(iter(groups))}" if len(groups) == 1 else counted(len(groups), "group")
-    return KctlError(f"offsets of {whose} are not saved: {error.what}")
+    return KctlError(f"offsets of {_named('group', groups)} are not saved: {error.what}")
+
+
+def _named(word: str, names: Collection[str]) -> str:
+    return f"{word} {next(iter(names))}" if len(names) == 1 else counted(len(names), word)
 
 
 def _save_topics(session: Session, directory: Path, topics: Sequence[TopicDetails]) -> None:
     first = topics[0].name if len(topics) == 1 else "topics"
     name = f"{first}-{time.strftime('%Y%m%dT%H%M%S')}"
-    file = save(directory, name, file_text(map(_as_it_is, topics)), suffix=".yaml")
+    file = save(directory, name, "".join(map(_text, topics)), suffix=".yaml")
     again = spelled(session.settings, f"topics create -f {quote(str(file))}")
-    note(session.settings, f"saved what makes topics again, without their records: {again}")
+    unseen = [topic.name for topic in topics if not topic.configs]
+    without = f"their records and the settings of {_named('topic', unseen)}" if unseen else "their records"
+    note(session.settings, f"saved what makes topics again, without {without}: {again}")
+
+
+def _text(topic: TopicDetails) -> str:
+    """Its item in the file. A broker tells all settings of a topic, or none to who may not see them."""
+    unseen = "" if topic.configs else "# without its settings, which could not be seen\n"
+    return unseen + file_text([_as_it_is(topic)])
 
 
 def _as_it_is(topic: TopicDetails) -> Wanted:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from kafkad.names import TopicPartition
+from kctl.configs import of_topics
 from kctl.errors import Exit, KctlError
 from kctl.partitions import requests
 from kctl.reach import connection
 from kctl.reach.session import Session
-from kctl.topics import undo_files
+from kctl.topics import details, undo_files
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Ran
 from tests.kctl.groups.reading import commit, make_topic
@@ -257,6 +259,27 @@ def test_of_two_files_the_one_that_cannot_be_saved_is_named(
     ran = on_broker("topics", "delete", "half-saved", "-y")
     assert (ran.code, "saved what makes topics again" in ran.err) == (Exit.DONE, True)
     assert told in ran.err and "nothing" not in ran.err
+
+
+def test_a_topic_whose_settings_may_not_be_seen_is_saved_without_them_and_that_is_said(
+    on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hide(session: Session, topics: Iterable[str], keys: object) -> of_topics.TopicSettings:
+        settings, errors = of_topics.topic_settings(session, topics)
+        settings.pop("unseen-a")
+        return of_topics.TopicSettings(settings, [*errors, KctlError("not authorized")])
+
+    for name in ("unseen-a", "unseen-b"):
+        on_broker("topics", "create", name, "-p", 1, "-r", 1, "--config", "retention.ms=7d")
+    monkeypatch.setattr(details, "topic_settings", hide)
+    ran = on_broker("topics", "delete", "--match", "unseen-*", "-y", "--undo-dir", tmp_path)
+    assert ran.code == Exit.DONE
+    assert "saved what makes topics again, without their records and the settings of topic unseen-a: " in ran.err
+    file = next(iter(tmp_path.glob("*.yaml")))
+    text = file.read_text()
+    assert text.startswith("# without its settings, which could not be seen\n- name: unseen-a\n")
+    assert (text.count("#"), text.count("retention.ms")) == (1, 1)
+    assert on_broker("topics", "create", "-f", file).code == Exit.DONE
 
 
 def test_delete_with_brokers_before_2_8(on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
