@@ -50,10 +50,13 @@ _PERHAPS_WRITTEN = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.NETWORK_EXCEPTION,
 }
-_TOO_LARGE = {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
-_OF_THE_RECORDS = _TOO_LARGE | {ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.CORRUPT_MESSAGE}
+_TOO_LARGE: dict[int, str] = {
+    ErrorCode.MESSAGE_TOO_LARGE: "max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "segment.bytes",
+}
+"""Codes that say that a batch is larger than this setting of the topic."""
+_OF_THE_RECORDS = _TOO_LARGE.keys() | {ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.CORRUPT_MESSAGE}
 """Faults of one batch: others may well be taken."""
-_LIMIT = "max.message.bytes"
 
 
 class Options(NamedTuple):
@@ -111,7 +114,7 @@ class Sender:
         self._in_doubt: set[TopicPartition] = set()
         """Partitions whose first batch may have been written, by a request that was not answered, or not well."""
         self._buffered = 0
-        self._limits: dict[str, int | None] = {}
+        self._limits: dict[tuple[str, str], int | None] = {}
 
     def add(self, where: TopicPartition, record: Record, mark: int = 0) -> None:
         """Takes a record to be sent, and what it is to be known by; waits when too much is on its way already."""
@@ -297,9 +300,10 @@ class Sender:
             self._queues[where].split()
             return
         if code in _TOO_LARGE:
-            limit = self._limit_of(where.topic)
+            setting = _TOO_LARGE[code]
+            limit = self._limit_of(where.topic, setting)
             what += "" if limit is None else f": it takes {limit:,} bytes at once"
-            error = failure(code, what, hints=[_room(where.topic, batch.bytes, self._options.codec)])
+            error = failure(code, what, hints=[_room(where.topic, setting, batch.bytes, self._options.codec)])
         else:
             error = failure(code, what, part.error_message)
         if code in _NOT_WRITTEN or (code in _PERHAPS_WRITTEN and self._producer.id >= 0):
@@ -309,13 +313,13 @@ class Sender:
             if code not in _OF_THE_RECORDS:
                 self.broken = error
 
-    def _limit_of(self, topic: str) -> int | None:
-        """The most bytes that a batch may have there; None if it cannot be seen."""
-        if topic not in self._limits:
-            found, _ = described(self._session, [Resource("topic", topic)], [_LIMIT])
+    def _limit_of(self, topic: str, setting: str) -> int | None:
+        """The most bytes that a batch may have there by this setting; None if it cannot be seen."""
+        if (topic, setting) not in self._limits:
+            found, _ = described(self._session, [Resource("topic", topic)], [setting])
             values = [entry.value for entries in found.values() for entry in entries if entry.value]
-            self._limits[topic] = int(values[0]) if values else None
-        return self._limits[topic]
+            self._limits[topic, setting] = int(values[0]) if values else None
+        return self._limits[topic, setting]
 
     def _again(self, where: TopicPartition, error: KctlError) -> None:
         """Later, and perhaps to another leader; not after the time-out."""
@@ -342,8 +346,8 @@ class Sender:
                 self._give_up(where, KctlError(told, exit_code=error.exit_code, code=error.code, hints=error.hints))
 
 
-def _room(topic: str, size: int, codec: int) -> str:
-    """What helps a record that is too large, alone in its batch of so many bytes."""
+def _room(topic: str, setting: str, size: int, codec: int) -> str:
+    """What helps a record that is too large for this setting, alone in its batch of so many bytes."""
     packed, smaller = (" before compression", "") if codec else ("", "; --compression zstd makes it smaller")
-    wider = f"kctl configs set {quote(f'topic/{topic}')} {_LIMIT}=… allows more"
+    wider = f"kctl configs set {quote(f'topic/{topic}')} {setting}=… allows more"
     return f"the record takes {size:,} bytes{packed}: {wider}{smaller}"

@@ -172,6 +172,18 @@ def test_too_large_records_are_told_and_the_others_sent(on_broker: Kctl, topic: 
     assert [line[:6] for line in rows(on_broker, name)] == ["0::sma", "0::yyy", "0::zzz", "0::las"]
 
 
+def test_of_a_record_that_is_larger_than_a_segment_that_setting_is_named(
+    on_broker: Kctl, topic: NewTopic, feed: Feed
+) -> None:
+    name = topic(1, segment_bytes="2000")
+    feed("small\n" + "x" * 3000 + "\n")
+    ran = on_broker("produce", name)
+    assert ran.code == 1
+    refused = f"partition {name}-0 does not take the records: it takes 2,000 bytes at once (RECORD_LIST_TOO_LARGE)"
+    assert f"error: 1 not delivered (line 2): {refused}" in ran.err
+    assert f"configs set topic/{name} segment.bytes=… allows more" in ran.err and "max.message" not in ran.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
