@@ -277,7 +277,7 @@ def rollback_of(path: str, entries: Sequence[PlanEntry], session: Session) -> st
     """The path of this plan's rollback file: the last one if it leads back, or a new one. Others, of earlier plans that
     had the same name, are left alone."""
     stem, extension = os.path.splitext(rollback_path(path))
-    taken = list(takewhile(os.path.exists, (_numbered(stem, extension, number) for number in count(1))))
+    taken = list(takewhile(os.path.lexists, (_numbered(stem, extension, number) for number in count(1))))
     if taken and _leads_back(taken[-1], entries, session.cluster.cluster_id or ""):
         return taken[-1]
     return _numbered(stem, extension, len(taken) + 1)
@@ -288,10 +288,11 @@ def _numbered(stem: str, extension: str, number: int) -> str:
 
 
 def _leads_back(path: str, entries: Sequence[PlanEntry], cluster_id: str) -> bool:
-    """True if the file has the partitions of the plan, and those that have not begun to move as they are."""
+    """True if the file has the partitions of the plan, and those that have not begun to move as they are. A link
+    to no file does not lead back."""
     try:
         back = read_plan(path)
-    except KctlError:
+    except (KctlError, FileNotFoundError):
         return False
     return (
         back.cluster_id in (None, "", cluster_id)
@@ -306,9 +307,14 @@ def _leads_back(path: str, entries: Sequence[PlanEntry], cluster_id: str) -> boo
 
 def _write_rollback(rollback: str, entries: Iterable[PlanEntry], session: Session) -> None:
     """Unless there is one: of a first run that this one goes on with, or of kctl partitions plan."""
-    if not os.path.exists(rollback):
+    if os.path.exists(rollback):
+        return
+    try:
         write_plan(rollback, {each.partition.name: each.before for each in entries}, session, "x")
-        note(session.settings, f"wrote {rollback}")
+    except FileExistsError as error:
+        what = f"{rollback} is new: somebody else applies a plan of that name"
+        raise KctlError(what, exit_code=Exit.REFUSED, hints=("nothing was moved; apply it again",)) from error
+    note(session.settings, f"wrote {rollback}")
 
 
 # --- after

@@ -13,7 +13,7 @@ from kafkad.names import TopicPartition
 from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kctl.errors import Exit, KctlError
 from kctl.partitions import snapshot
-from kctl.partitions.apply import rollback_of
+from kctl.partitions.apply import _write_rollback, rollback_of
 from kctl.partitions.cancel import cancelled_rows, removals
 from kctl.partitions.cluster_model import Broker, Partition
 from kctl.partitions.effect import effects, rack_losses, seconds
@@ -181,6 +181,11 @@ def test_a_rollback_file_of_another_plan_is_left_alone(tmp_path: Path) -> None:
     assert rollback(DONE, DONE) == second
     write(first, "here", (1, 2))
     assert rollback(WAITING) == third, "once all is done, nothing would tell the two apart"
+    Path(third).symlink_to(tmp_path / "gone.json")
+    assert rollback(WAITING) == str(tmp_path / "rollback-plan-4.json")
+    with pytest.raises(KctlError, match=r"rollback-plan-3[.]json is new") as told:
+        _write_rollback(third, [], session)  # type: ignore[arg-type]
+    assert told.value.exit_code is Exit.REFUSED
 
 
 def test_partitions_by_topic_number_and_file(tmp_path: Path) -> None:
