@@ -368,7 +368,7 @@ def _membership(
         if (lost or missing) and platform.links is not None:
             from kafkad.broker.leave_isr import OtherBrokers, gone_replicas, leave_isrs
 
-            gone = await gone_replicas(platform.store, identity.broker_id, missing, identity.directories_since)
+            gone = await gone_replicas(platform.store, missing, identity.directories_since)
             replicas.lost_tails.gone = gone
             others = OtherBrokers(
                 platform.store,

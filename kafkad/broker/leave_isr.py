@@ -1,8 +1,9 @@
 """Takes replicas that have lost committed records out of the ISRs in the metadata store, before this broker registers.
 
 Such are logs without their ends, and those that are gone with a log directory. That one is gone shows by this: the
-partition is in none of the directories, the store says that its replica here is in sync, and it is older than the last
-change of the directories. A partition that is younger has never been made here.
+partition is assigned to this broker and in none of the directories, and it is older than their last change. A partition
+that is younger has never been made here. One that is not in sync counts, too: it may have left the ISR before an
+earlier start.
 
 With the registration a controller may elect one of them, and the same write takes all members that are down out of the
 ISR: who has the records could not lead any more. So it has to happen before. The write is one that brokers of before
@@ -99,17 +100,15 @@ class OtherBrokers:
 
 
 async def gone_replicas(
-    store: MetaStore, broker: int, missing: Mapping[TopicPartition, TopicId], before: int
+    store: MetaStore, missing: Mapping[TopicPartition, TopicId], before: int
 ) -> dict[TopicPartition, TopicId]:
-    """Those of the `missing`, which are in no log directory, that are in sync since before that transaction."""
-    gone = {}
+    """Those of the `missing`, which are in no log directory, that had a leader before that transaction."""
     nodes = await store.get_many([Partition.path(*tp) for tp in missing])
-    for (tp, topic_id), node in zip(missing.items(), nodes, strict=True):
-        if node is not None and node[1].czxid < before:
-            state = readable(Partition.path(*tp), partial(Partition.decode, node[0], node[1].version))
-            if state is not None and broker in state.isr:
-                gone[tp] = topic_id
-    return gone
+    return {
+        tp: topic_id
+        for (tp, topic_id), node in zip(missing.items(), nodes, strict=True)
+        if node is not None and node[1].czxid < before
+    }
 
 
 async def leave_isrs(

@@ -16,8 +16,9 @@ that may lack records; when there is no other replica; and when it is the last o
 `unclean.leader.election.enable` allows any leader.
 
 Of a replica that is gone nothing is left, so that any other one has more: by an unclean election it leads only while no
-other is online. It is not made before it has a leader to follow, or leads: while it is not there, a restart finds that
-it is gone.
+other is online. It is not made before it leads, or has a leader to follow and is out of the ISR, so that it cannot be
+elected with a part of the log: while it is not there, a restart finds that it is gone. A controller that still has it
+in the ISR of another leader gets the same answer, and takes it out.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class LostTail:
 
 
 class LostTails:
-    """`refused` are those that were to lead last and refused; `gone` are replicas that went with a log directory, with
-    the ids of their topics, while they are not made again."""
+    """`refused` are those that were refused last, and may be taken when another leads without them in sync; `gone` are
+    replicas that went with a log directory, with the ids of their topics, while they are not made again."""
 
     def __init__(self, broker: int, metadata: MetadataCache) -> None:
         self.refused: set[TopicPartition] = set()
@@ -73,17 +74,22 @@ class LostTails:
     def answer(
         self, tp: TopicPartition, topic_id: TopicId, state: LeaderAndIsrPartitionState, *, unclean: bool
     ) -> ErrorCode | None:
-        """To a controller, about a replica that is gone and is not to be made: it has no leader to follow, or is to
-        lead and must not. `unclean` says whether the topic allows any leader."""
-        if state.is_new or is_another_topic(self.gone[tp], topic_id) or self._broker not in state.isr:
+        """To a controller, about a replica that is gone and is not to be made: it has no leader to follow, is in sync
+        with one, or is to lead and must not. `unclean` says whether the topic allows any leader."""
+        if state.is_new or is_another_topic(self.gone[tp], topic_id):
             self.forget(tp)
             return None
         if state.leader == NO_LEADER:
             return ErrorCode.NONE
-        if state.leader != self._broker or self._must_lead(tp, state, unclean=unclean, gone=True):
-            return None
-        self._refuse(tp, "it is gone with its log directory")
-        return ErrorCode.KAFKA_STORAGE_ERROR
+        if state.leader == self._broker and not self._must_lead(tp, state, unclean=unclean, gone=True):
+            self._refuse(tp, "it is gone with its log directory")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if state.leader != self._broker and self._broker in state.isr:
+            self.refused.add(tp)
+            log.error("%s is gone with its log directory: it is made again once it is out of the ISR", tp)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self.refused.discard(tp)
+        return None
 
     def may_take(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
         """False if the controller wants the replica to lead and it must not."""
@@ -93,7 +99,8 @@ class LostTails:
             return True
         end = partition.log.whole_until
         has_all = lost.promised is not None and end >= lost.promised
-        if has_all or (lost.left_isr and self._broker in state.isr):
+        taken_in = lost.left_isr and self._broker in state.isr and state.leader_recovery_state == 0
+        if has_all or taken_in:
             self.forget(tp)
             return True
         lost.left_isr = lost.left_isr or self._broker not in state.isr
@@ -133,12 +140,12 @@ class LostTails:
         return not others.isdisjoint(self._metadata.brokers)
 
     def led_elsewhere(self) -> bool:
-        """True if a partition that was refused has another leader by now."""
+        """True if a partition that was refused has another leader by now, and this replica is out of its ISR."""
         led = set()
         for tp in self.refused:
             topic = self._metadata.topics.get(tp.topic)
             state = topic.partitions.get(tp.partition) if topic is not None else None
-            if state is not None and state.leader >= 0 and state.leader != self._broker:
+            if state is not None and state.leader >= 0 and self._broker not in (state.leader, *state.isr):
                 led.add(tp)
         self.refused -= led
         return bool(led)

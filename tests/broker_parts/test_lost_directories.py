@@ -19,7 +19,7 @@ from kafkad.log.checkpoint import RECOVERY_POINTS
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import Create
-from kafkad.meta.znodes import Config, ConfigChange, Partition, Topic
+from kafkad.meta.znodes import Config, ConfigChange, Controller, Partition, Topic
 from kafkad.model import NO_LEADER, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
@@ -47,6 +47,12 @@ def all_down(brokers: Brokers, *replicas: int, isr: tuple[int, ...]) -> None:
         assert brokers.ended(brokers[replicas[0]].produce(A0, value)).error_code == ErrorCode.NONE
     brokers.until(lambda: all(brokers[r].partition(A0).high_watermark == len(VALUES) for r in replicas), advance_ms=10)
     brokers.leave(1, 2, 3)
+    say_in_sync(brokers, *isr)
+    brokers.start(3)
+
+
+def say_in_sync(brokers: Brokers, *isr: int) -> None:
+    """The store has the first one as the leader."""
     session = brokers.store.session()
     data, stat = brokers.run(session.get(Partition.path(*A0)))
     before = Partition.decode(data, stat.version)
@@ -54,7 +60,6 @@ def all_down(brokers: Brokers, *replicas: int, isr: tuple[int, ...]) -> None:
         leader=isr[0], leader_epoch=before.leader_epoch + 1, isr=isr, controller_epoch=before.controller_epoch
     )
     brokers.run(session.set(Partition.path(*A0), Partition.encode(state)))
-    brokers.start(3)
 
 
 def replace(directory: Path) -> None:
@@ -112,6 +117,27 @@ def test_a_broker_on_a_new_disk_leads_only_after_it_has_caught_up(brokers: Broke
     assert end(brokers, 1) == len(VALUES)
 
 
+def test_a_replica_that_a_new_controller_finds_in_sync_is_not_made_before_it_is_out_of_the_isr(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    """It cannot leave by itself, for another leads; and with a part of the log it could lead after the next start."""
+    all_down(brokers, 1, 2, isr=(1, 2))
+    brokers.leave(3)
+    say_in_sync(brokers, 1, 2)
+    elections = brokers.store.session()
+    brokers.run(elections.create(Controller.path(), Controller(9, 0).encode(), ephemeral=True))
+    replace(tmp_path / "2")
+    brokers.start(3, 1, 2)
+    assert state(brokers).isr == (1, 2)
+    brokers.run(elections.close())
+    brokers.until(lambda: brokers[2].parts.replicas.find(*A0) is not None, advance_ms=10)
+    assert state(brokers).isr == (1,)
+    brokers.until(lambda: state(brokers).isr == (1, 2), advance_ms=10)
+    assert end(brokers, 2) == len(VALUES)
+    brokers.leave(1)
+    brokers.until(lambda: leads(brokers, 2), advance_ms=10)
+
+
 def test_the_last_one_in_sync_waits_and_does_not_forget_by_starting_again(brokers: Brokers, tmp_path: Path) -> None:
     all_down(brokers, 1, 2, isr=(1,))
     replace(tmp_path / "1")
@@ -135,6 +161,25 @@ def test_an_unclean_election_takes_any_other_replica_before_one_that_has_nothing
     brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
     assert leads(brokers, 2)
     assert end(brokers, 1) == end(brokers, 2) == len(VALUES)
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_one_that_has_left_the_isr_does_not_lead_uncleanly_while_another_is_there(
+    brokers: Brokers, tmp_path: Path, starts: int
+) -> None:
+    all_down(brokers, 1, 2, 3, isr=(1, 2))
+    replace(tmp_path / "1")
+    for _ in range(starts):
+        brokers.leave(*brokers.running.keys() & {1})
+        brokers.start(1)
+        brokers.work_for(2_000)
+        assert (state(brokers).leader, state(brokers).isr) == (NO_LEADER, (2,))
+    elect_unclean(brokers)
+    brokers.until(lambda: state(brokers).leader == NO_LEADER, advance_ms=10)
+    elect_unclean(brokers)
+    brokers.until(lambda: set(state(brokers).isr) == {1, 3}, advance_ms=10)
+    assert leads(brokers, 3)
+    assert end(brokers, 1) == end(brokers, 3) == len(VALUES)
 
 
 @pytest.mark.parametrize("allow", [elect_unclean, allow_unclean])

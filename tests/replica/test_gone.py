@@ -10,6 +10,13 @@ from kafkad.errors import ErrorCode
 from kafkad.model import NO_LEADER
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from kafkad.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from tests.full_disk import no_room
 from tests.one_broker import OneBroker
 from tests.replica.requests import ID, NEW, OTHER_ID, delete, election
@@ -42,6 +49,15 @@ def told(
     return answer.topics[0].partition_errors[0].error_code
 
 
+def hear_of(broker: OneBroker, leader: int, isr: Sequence[int]) -> None:
+    """All brokers are told of `a`; 2 is there."""
+    there = [UpdateMetadataBroker(id=2, endpoints=[UpdateMetadataEndpoint(port=1, host="h", listener="PLAINTEXT")])]
+    state = UpdateMetadataPartitionState(leader=leader, leader_epoch=1, isr=list(isr), replicas=[1, 2])
+    topic = UpdateMetadataTopicState(topic_name="a", topic_id=ID, partition_states=[state])
+    request = UpdateMetadataRequest(controller_epoch=NEW, topic_states=[topic], live_brokers=there)
+    broker.run(broker.replicas.update_metadata(request))
+
+
 @pytest.mark.parametrize("isr", [(1, 2), (1,)])
 def test_it_is_not_made_to_lead_nor_to_wait_for_a_leader(gone: OneBroker, isr: Sequence[int]) -> None:
     """Kafka's controller tells a broker that is back what was, and elects then: to refuse that would spoil it."""
@@ -53,15 +69,41 @@ def test_it_is_not_made_to_lead_nor_to_wait_for_a_leader(gone: OneBroker, isr: S
 
 
 def test_it_follows_and_leads_once_a_leader_has_taken_it_into_the_isr(gone: OneBroker) -> None:
-    assert told(gone, 2, (1, 2)) == TAKEN
-    assert told(gone, 1, (1, 2), epoch=2) == REFUSED, "nobody has said that it has caught up"
+    assert told(gone, 2, (2,)) == TAKEN
+    assert gone.replicas.find(*A0) is not None
+    assert told(gone, 1, (1, 2), epoch=2) == TAKEN
+
+
+def test_it_is_not_made_while_it_is_in_the_isr_of_a_leader(gone: OneBroker) -> None:
+    """With a part of the log it could lead after all members have gone down."""
+    asked: list[bool] = []
+    gone.replicas.ask_for_leader_and_isr = lambda: asked.append(True)
+    assert told(gone, 2, (2, 1)) == REFUSED
+    assert gone.replicas.logs.get(A0) is None
+    hear_of(gone, leader=2, isr=(2, 1))
+    assert asked == [], "the controller would say the same again"
+    hear_of(gone, leader=2, isr=(2,))
+    hear_of(gone, leader=2, isr=(2,))
+    assert asked == [True]
+    assert told(gone, 2, (2,), epoch=2) == TAKEN
+    assert gone.replicas.logs.get(A0) is not None
+
+
+@pytest.mark.parametrize("isr", [(2,), (1, 2)])
+def test_one_that_waits_for_a_leader_stays_gone(gone: OneBroker, isr: Sequence[int]) -> None:
+    """By an unclean election another one leads that is there, also one that was not in sync."""
+    hear_of(gone, leader=NO_LEADER, isr=isr)
+    assert told(gone, NO_LEADER, isr) == TAKEN
+    assert told(gone, 1, (1,), epoch=2, recovering=True) == REFUSED
+    assert gone.replicas.logs.get(A0) is None
+
+
+def test_an_unclean_election_does_not_say_that_it_has_caught_up(gone: OneBroker) -> None:
+    hear_of(gone, leader=2, isr=(2,))
+    assert told(gone, 2, (2,)) == TAKEN
+    assert told(gone, 1, (1,), epoch=2, recovering=True) == REFUSED
     assert told(gone, 2, (2,), epoch=3) == TAKEN
     assert told(gone, 1, (1, 2), epoch=4) == TAKEN
-
-
-def test_one_that_is_not_in_sync_lacks_nothing_that_the_isr_counts_on(gone: OneBroker) -> None:
-    assert told(gone, NO_LEADER, (2,)) == TAKEN
-    assert told(gone, 1, (1,), epoch=2, recovering=True) == TAKEN
 
 
 def test_it_leads_empty_where_it_may_lack_records_and_no_other_is_there(gone: OneBroker) -> None:
