@@ -100,8 +100,8 @@ class Identity:
     """Topics that are not the cluster's, with a directory of each that is here; not asked where there can be other
     brokers."""
     missing: Mapping[TopicPartition, TopicId] = field(default_factory=dict)
-    """Replicas that were assigned to it before that, and were in no directory when logs were loaded; asked only where
-    there can be other brokers."""
+    """Replicas that were assigned to it before that, and were in no directory when logs were loaded; none where one is
+    offline. Asked only where there can be other brokers."""
 
 
 async def identify(platform: Platform, settings: Settings) -> Identity:
@@ -167,8 +167,7 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
         tell_of_kraft(logs)
         if platform.links is not None:
             held = stored_topics.held_before(identity.directories_since, identity.broker_id)
-            here = {*logs.logs, *logs.broken}
-            identity.missing = {tp: topic_id for tp, topic_id in held.items() if tp not in here}
+            identity.missing = logs.missing(held)
             identity.stored_topics = StoredTopics({})
         else:
             try:

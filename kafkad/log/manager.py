@@ -649,6 +649,13 @@ class LogManager:
         """Logs that do not have everything up to `promised`, with the ids of their topics."""
         return {tp: log.topic_id for tp, log in self.logs.items() if log.whole_until < self.promised(tp, log)}
 
+    def missing(self, held: Mapping[TopicPartition, TopicId]) -> dict[TopicPartition, TopicId]:
+        """Those of `held` that are in no directory; none while one is offline, for all may be in there."""
+        if len(self.live) < len(self.directories):
+            return {}
+        here = {*self.logs, *self.broken}
+        return {tp: topic_id for tp, topic_id in held.items() if tp not in here}
+
     def promised(self, topic_partition: TopicPartition, log: Log) -> int:
         """The end of what this log is known to have had: by its own offsets, and by the last checkpoints of what was
         committed and of what was on the disk."""

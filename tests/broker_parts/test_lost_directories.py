@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.broker.identity import claim_directories
+from kafkad.config import LogConfig
 from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.controller.registration import prepare
 from kafkad.controller.topics import new_partition
@@ -271,6 +272,39 @@ def test_since_when_log_directories_are_as_they_are(tmp_path: Path) -> None:
     (one / "a-0").mkdir()
     (one / RECOVERY_POINTS).unlink()
     assert since(one) == replaced
+
+
+def test_nothing_is_missing_while_a_directory_is_offline_and_the_next_start_still_knows(tmp_path: Path) -> None:
+    """It may have what is not found. What was on a disk that is new since then is missing once all are there."""
+    one, two, away = tmp_path / "one", tmp_path / "two", tmp_path / "away"
+    store = EmbeddedStore.in_memory(FakeClock()).session()
+    asyncio.run(prepare(store))
+    b0 = TopicPartition("b", 0)
+
+    def started(new: dict[TopicPartition, Path]) -> tuple[int, set[TopicPartition]]:
+        """Since when the directories are as they are, and what is missing; then `new` partitions are made."""
+        logs = LogManager([str(one), str(two)], NoSync(), FakeClock())
+        logs.lock()
+        since = asyncio.run(claim_directories(store, logs, "cluster", 1, alone=False))
+        logs.load(lambda topic: LogConfig())
+        missing = logs.missing({A0: b"a" * 16, b0: b"b" * 16})
+        for tp, place in new.items():
+            logs.create(tp, b"i" * 16, LogConfig(), directory=str(place))
+        logs.close()
+        for directory in logs.directories:
+            directory.release()
+        return since, {*missing}
+
+    first, _ = started({A0: one, b0: two})
+    two.rename(away)
+    two.write_text("not mounted")
+    replace(one)
+    replaced, missing = started({})
+    assert first < replaced
+    assert missing == set()
+    two.unlink()
+    away.rename(two)
+    assert started({}) == (replaced, {A0})
 
 
 def test_another_topic_of_that_name_has_lost_nothing(brokers: Brokers, tmp_path: Path) -> None:
