@@ -166,7 +166,7 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
         tell_of_foreign(logs)
         tell_of_kraft(logs)
         if platform.links is not None:
-            held = stored_topics.held_before(identity.directories_since, identity.broker_id)
+            held = await stored_topics.held_before(identity.directories_since, identity.broker_id)
             identity.missing = logs.missing(held)
             identity.stored_topics = StoredTopics({})
         else:

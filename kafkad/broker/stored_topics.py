@@ -9,6 +9,7 @@ from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore, Stat
 from kafkad.meta.znodes import TOPICS, Topic
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkad.turns import Turns
 
 
 class StoredTopics(Mapping[str, Topic | None]):
@@ -45,13 +46,15 @@ class StoredTopics(Mapping[str, Topic | None]):
         topic, known = self._decoded.pop(name, None), self._nodes.pop(name, None)
         return topic if known is not None and known[0] == node else None
 
-    def held_before(self, transaction: int, broker: int) -> dict[TopicPartition, TopicId]:
+    async def held_before(self, transaction: int, broker: int) -> dict[TopicPartition, TopicId]:
         """What is assigned to `broker` of topics that were made before; with their ids."""
-        names = [name for name, (_, stat) in self._nodes.items() if stat.czxid < transaction]
-        return {
-            TopicPartition(name, number): topic.topic_id
-            for name in names
-            if (topic := self[name]) is not None
-            for number, assignment in topic.partitions.items()
-            if broker in assignment.replicas
-        }
+        turns = Turns()
+        held = {}
+        for name in [name for name, (_, stat) in self._nodes.items() if stat.czxid < transaction]:
+            await turns.give_way()
+            if (topic := self[name]) is None:
+                continue
+            for number, assignment in topic.partitions.items():
+                if broker in assignment.replicas:
+                    held[TopicPartition(name, number)] = topic.topic_id
+        return held
