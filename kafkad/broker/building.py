@@ -377,7 +377,7 @@ def _membership(
                 timers=platform.timers,
                 patience_ms=longest_session_ms,
             )
-            await leave_isrs(platform.store, identity.broker_id, {**lost, **gone}, others)
+            await leave_isrs(platform.store, identity.broker_id, lost, gone, others)
 
     return Membership(
         platform.store,

@@ -23,7 +23,7 @@ moment ago, as when a whole site loses its power. It is waited for until it answ
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -32,11 +32,12 @@ from kafkad.clock import Clock
 from kafkad.controller.registration import present
 from kafkad.meta.readable import readable
 from kafkad.meta.store import BadVersion, MetaStore
-from kafkad.meta.znodes import Broker, IsrChange, Partition, Topic
+from kafkad.meta.znodes import Broker, IsrChange, Partition, Topic, TopicDeletion
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicId, TopicPartition
 from kafkad.net.client import Link, LinkError
 from kafkad.timers import Timers, sleep
+from kafkad.turns import Turns
 from kafkad.wire.messages.metadata import MetadataRequest
 
 log = logging.getLogger(__name__)
@@ -112,12 +113,37 @@ async def gone_replicas(
 
 
 async def leave_isrs(
-    store: MetaStore, broker: int, lost: Mapping[TopicPartition, TopicId], others: OtherBrokers
+    store: MetaStore,
+    broker: int,
+    lost: Mapping[TopicPartition, TopicId],
+    gone: Mapping[TopicPartition, TopicId],
+    others: OtherBrokers,
 ) -> None:
-    """`lost` are the replicas with the ids of their topics."""
-    left = [tp for tp, topic_id in lost.items() if await _leave(store, broker, tp, topic_id, others)]
+    """`lost` are the replicas that lack records, `gone` those in no log directory, with the ids of their topics."""
+    deleted = set(await store.children(TopicDeletion.PARENT))
+    ids = {**lost, **gone}
+    left = []
+    for tp in await _in_sync(store, broker, [tp for tp in ids if tp.topic not in deleted]):
+        if await _leave(store, broker, tp, ids[tp], others):
+            what = "is in no log directory" if tp in gone else "has lost committed records"
+            log.error("the log of %s %s: broker %d is not in sync until it has all records", tp, what, broker)
+            left.append(tp)
     if left:
         await store.create(IsrChange.PREFIX, IsrChange.encode(left), sequential=True)
+
+
+async def _in_sync(store: MetaStore, broker: int, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Of many replicas those that may have an ISR to leave."""
+    found = []
+    turns = Turns()
+    nodes = await store.get_many([Partition.path(*tp) for tp in partitions])
+    for tp, node in zip(partitions, nodes, strict=True):
+        await turns.give_way()
+        if node is not None:
+            state = readable(Partition.path(*tp), partial(Partition.decode, node[0], node[1].version))
+            if state is not None and broker in state.isr:
+                found.append(tp)
+    return found
 
 
 async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: TopicId, others: OtherBrokers) -> bool:
@@ -144,7 +170,6 @@ async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: To
             await store.set(path, Partition.encode(replace(state, isr=isr)), state.partition_epoch)
         except BadVersion:
             continue  # who wrote it has left out those that had come back by then
-        log.error("the log of %s has lost committed records: broker %d is not in sync until it has them", tp, broker)
         return True
 
 

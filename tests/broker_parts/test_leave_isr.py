@@ -13,7 +13,7 @@ from kafkad.controller.registration import prepare
 from kafkad.controller.topics import new_partition
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import Create
-from kafkad.meta.znodes import Broker, IsrChange, Partition, Topic
+from kafkad.meta.znodes import Broker, IsrChange, Partition, Topic, TopicDeletion
 from kafkad.model import NO_LEADER, BrokerInfo, Endpoint, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.net.client import LinkError
@@ -54,12 +54,13 @@ class Scene:
         self.clock = FakeClock()
         self.timers = Timers()
         self.link = Links()
+        self.gone: dict[TopicPartition, bytes] = {}
         store = EmbeddedStore.in_memory(self.clock)
         self.session, self.session_of_2 = store.session(), store.session()
 
     async def leave(self) -> None:
         leaders = OtherBrokers(self.session, self.link, clock=self.clock, timers=self.timers, patience_ms=PATIENCE_MS)
-        await leave_isrs(self.session, 1, {A0: ID, TopicPartition("gone", 0): ID}, leaders)
+        await leave_isrs(self.session, 1, {A0: ID, TopicPartition("unknown", 0): ID}, self.gone, leaders)
 
     async def wait(self, until: Callable[[], bool]) -> None:
         while not until():
@@ -114,6 +115,30 @@ def test_which_isrs_are_left(leader: int, isr: tuple[int, ...], topic_id: bytes,
             for name in await scene.session.children(IsrChange.PARENT)
         ]
         assert notes == ([[A0]] if left != isr else [])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_the_log_says_what_became_of_the_replica(is_gone: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        scene.gone = {A0: ID} if is_gone else {}
+        await scene.make_topic(1, 1, 3)
+        await scene.leave()
+
+    asyncio.run(scenario())
+    what = "is in no log directory" if is_gone else "has lost committed records"
+    assert caplog.messages == [f"the log of a-0 {what}: broker 1 is not in sync until it has all records"]
+
+
+def test_isrs_of_topics_that_are_being_deleted_are_not_left() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        await scene.make_topic(1, 1, 3)
+        await scene.session.create(TopicDeletion.path("a"))
+        await scene.leave()
+        assert (await scene.state()).isr == (1, 3)
 
     asyncio.run(scenario())
 
