@@ -368,8 +368,9 @@ class ReplicaManager:
 
     def _refuse_new(self, tp: TopicPartition, topic_id: TopicId, state: LeaderAndIsrPartitionState) -> ErrorCode | None:
         """Of a replica that is not here."""
-        if tp not in self.lost_tails.gone:
-            return _refuse_name(tp)
+        refused = _refuse_name(tp)
+        if refused is not None or tp not in self.lost_tails.gone:
+            return refused
         unclean = self._topic_config(tp.topic).unclean_leader_election
         return self.lost_tails.answer(tp, topic_id, state, unclean=unclean)
 

@@ -66,11 +66,14 @@ def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: One
     broker.run(scenario())
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
 @pytest.mark.parametrize(
     ("topic", "partition"), [("../../out", 0), ("a/b", 0), ("", 0), (".", 0), ("n" * 250, 0), ("a\nb", 0), ("a", -1)]
 )
-def test_a_topic_that_cannot_be_gets_no_directory(broker: OneBroker, topic: str, partition: int) -> None:
-    """Neither outside of the log directories nor so that the disk's refusal takes one offline."""
+def test_a_topic_that_cannot_be_gets_no_directory(broker: OneBroker, topic: str, partition: int, is_gone: bool) -> None:
+    """Neither outside of the log directories nor so that the disk's refusal takes one offline; also where the store
+    says that there was one."""
+    broker.replicas.lost_tails.gone = {TopicPartition(topic, partition): ID} if is_gone else {}
     directories = broker.parts.platform.logs.directories
     led = LeaderAndIsrPartitionState(
         partition_index=partition, leader=1, leader_epoch=1, isr=[1], replicas=[1], is_new=True
