@@ -183,8 +183,8 @@ class ActiveController:
         assert isinstance(stat, Stat)
         entry = self.state.entry(tp)
         before, leader = entry.state, state.leader
-        pressed = self.state.note_elected(leader, tp)
-        if pressed or (leader != NO_LEADER and before is not None and leader not in before.isr):
+        in_sync = leader == NO_LEADER or before is None or leader in before.isr
+        if self.state.note_elected(leader, tp, in_sync=in_sync):
             self.parts.on_unclean(tp, leader)
         entry.state = replace(state, partition_epoch=stat.version)
         return entry.state

@@ -63,8 +63,8 @@ class DeletedTopics:
 
 
 class _Refusals:
-    """How often a replica has refused to lead, for how many rounds more the balance passes over it, and whether it was
-    `pressed` the last time: asked to lead with what it has."""
+    """How often a replica has refused to lead, for how many rounds more the balance passes over it, and whether it is
+    `pressed` now: asked to lead with what it has."""
 
     __slots__ = ("pressed", "rounds", "times")
 
@@ -79,6 +79,7 @@ class RefusedLeaderships:
     time: nothing tells the controller when one can lead again, and each refusal moves the leadership twice.
 
     An unclean election presses the last one in sync, once: it may have refused only since it lacks its last records.
+    One that was not in sync is pressed by it, too: it may have nothing, and refuse for the sake of others.
     """
 
     def __init__(self) -> None:
@@ -101,18 +102,22 @@ class RefusedLeaderships:
             for refusals in of_broker.values():
                 refusals.rounds = max(0, refusals.rounds - 1)
 
-    def asked_again(self, broker: int, tp: TopicPartition, *, pressed: bool) -> None:
+    def press(self, broker: int, tp: TopicPartition) -> None:
+        self._refusals.setdefault(broker, {}).setdefault(tp, _Refusals()).pressed = True
+
+    def asked_again(self, broker: int, tp: TopicPartition) -> None:
+        """By an election among those in sync."""
         refusals = self._refusals.get(broker, {}).get(tp)
         if refusals is not None:
-            refusals.pressed = pressed
+            refusals.pressed = False
 
     def reluctant(self, broker: int, tp: TopicPartition) -> bool:
         """True if it has refused, and was not pressed."""
         refusals = self._refusals.get(broker, {}).get(tp)
-        return refusals is not None and not refusals.pressed
+        return refusals is not None and refusals.times > 0 and not refusals.pressed
 
     def pressed(self, broker: int, tp: TopicPartition) -> bool:
-        """True if it has refused, was pressed, and has not led since."""
+        """True if it was pressed, and has not led since."""
         refusals = self._refusals.get(broker, {}).get(tp)
         return refusals is not None and refusals.pressed
 
@@ -173,13 +178,17 @@ class ClusterState:
         """Those that have refused to lead, and may do it with what they have if they are asked to."""
         return {r for r in replicas if r not in self.leaving and self.refused.reluctant(r, tp)}
 
-    def note_elected(self, leader: int, tp: TopicPartition) -> bool:
-        """True if it has failed: it is pressed to lead, and counts as there unless it refuses again."""
+    def note_elected(self, leader: int, tp: TopicPartition, *, in_sync: bool) -> bool:
+        """True if the election was unclean: the leader was not in sync, or has failed. It is pressed to lead, and
+        counts as there unless it refuses."""
         failed = self.failed_replicas.get(leader, set())
-        pressed = tp in failed
-        self.refused.asked_again(leader, tp, pressed=pressed)
+        unclean = tp in failed or not in_sync
+        if unclean:
+            self.refused.press(leader, tp)
+        else:
+            self.refused.asked_again(leader, tp)
         failed.discard(tp)
-        return pressed
+        return unclean
 
     def going(self, topic: str) -> bool:
         """True if the topic is being deleted. A partition that is on the move has to arrive first."""

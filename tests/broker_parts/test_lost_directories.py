@@ -176,8 +176,6 @@ def test_one_that_has_left_the_isr_does_not_lead_uncleanly_while_another_is_ther
         brokers.work_for(2_000)
         assert (state(brokers).leader, state(brokers).isr) == (NO_LEADER, (2,))
     elect_unclean(brokers)
-    brokers.until(lambda: state(brokers).leader == NO_LEADER, advance_ms=10)
-    elect_unclean(brokers)
     brokers.until(lambda: set(state(brokers).isr) == {1, 3}, advance_ms=10)
     assert leads(brokers, 3)
     assert end(brokers, 1) == end(brokers, 3) == len(VALUES)
