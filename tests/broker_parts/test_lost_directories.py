@@ -12,24 +12,19 @@ import pytest
 
 from kafkad.broker.identity import claim_directories
 from kafkad.config import LogConfig
-from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.controller.registration import prepare
 from kafkad.controller.topics import new_partition
-from kafkad.errors import ErrorCode
 from kafkad.log.checkpoint import RECOVERY_POINTS
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import Create
-from kafkad.meta.znodes import Config, ConfigChange, Controller, Partition, Topic
+from kafkad.meta.znodes import Controller, Topic
 from kafkad.model import NO_LEADER, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
-from kafkad.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tests.broker_parts.outage import A0, VALUES, all_down, allow_unclean, elect_unclean, end, leads, say_in_sync, state
 from tests.broker_parts.several import MEMORY, Brokers
 from tests.fakes import FakeClock
 from tests.one_broker import NoSync
-
-A0 = TopicPartition("a", 0)
-VALUES = (b"one", b"two", b"three")
 
 
 @pytest.fixture
@@ -40,63 +35,12 @@ def brokers(tmp_path: Path) -> Iterator[Brokers]:
     brokers.stop()
 
 
-def all_down(brokers: Brokers, *replicas: int, isr: tuple[int, ...]) -> None:
-    """`a` had three records on all replicas when all brokers stopped; 3, which has none, is back."""
-    brokers.meet()
-    brokers.create("a", replicas)
-    for value in VALUES:
-        assert brokers.ended(brokers[replicas[0]].produce(A0, value)).error_code == ErrorCode.NONE
-    brokers.until(lambda: all(brokers[r].partition(A0).high_watermark == len(VALUES) for r in replicas), advance_ms=10)
-    brokers.leave(1, 2, 3)
-    say_in_sync(brokers, *isr)
-    brokers.start(3)
-
-
-def say_in_sync(brokers: Brokers, *isr: int) -> None:
-    """The store has the first one as the leader."""
-    session = brokers.store.session()
-    data, stat = brokers.run(session.get(Partition.path(*A0)))
-    before = Partition.decode(data, stat.version)
-    state = PartitionState(
-        leader=isr[0], leader_epoch=before.leader_epoch + 1, isr=isr, controller_epoch=before.controller_epoch
-    )
-    brokers.run(session.set(Partition.path(*A0), Partition.encode(state)))
-
-
 def replace(directory: Path) -> None:
     """As docs/cluster.md says: the disk is a new one, and has nothing but the ids."""
     properties = (directory / "meta.properties").read_text()
     shutil.rmtree(directory)
     directory.mkdir()
     (directory / "meta.properties").write_text(properties)
-
-
-def state(brokers: Brokers) -> PartitionState:
-    data, stat = brokers.run(brokers[3].session.get(Partition.path(*A0)))
-    return Partition.decode(data, stat.version)
-
-
-def end(brokers: Brokers, broker: int) -> int:
-    return brokers[broker].partition(A0).log.end_offset
-
-
-def leads(brokers: Brokers, broker: int) -> bool:
-    found = brokers[broker].parts.replicas.find(*A0)
-    return found is not None and found.is_leader
-
-
-def elect_unclean(brokers: Brokers) -> None:
-    asked = [TopicPartitions(topic="a", partitions=[0])]
-    request = ElectLeadersRequest(election_type=ElectionKind.UNCLEAN, topic_partitions=asked, timeout_ms=5_000)
-    answer = brokers.ended(brokers[3].ask(request))
-    assert answer.replica_election_results[0].partition_result[0].error_code == ErrorCode.NONE
-
-
-def allow_unclean(brokers: Brokers) -> None:
-    entity = Config.entity_path(Config.TOPICS, "a")
-    session = brokers[3].session
-    brokers.run(session.set(Config.path(entity), Config.encode({"unclean.leader.election.enable": "true"})))
-    brokers.run(session.create(ConfigChange.PREFIX, ConfigChange.encode(entity), sequential=True))
 
 
 def test_a_broker_on_a_new_disk_leads_only_after_it_has_caught_up(brokers: Brokers, tmp_path: Path) -> None:
@@ -210,15 +154,19 @@ def test_the_only_replica_begins_empty_and_says_so(
     )
 
 
+def make_unheard_of(brokers: Brokers) -> None:
+    """As a controller that goes down before it has told anybody of the new topic."""
+    topic = Topic(b"i" * 16, {0: PartitionAssignment(replicas=(1, 2))})
+    first = PartitionState(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1)
+    made = [Create(Topic.path("a"), topic.encode()), Create(Topic.partitions_path("a"))]
+    brokers.run(brokers.store.session().multi([*made, *new_partition("a", 0, first)]))
+
+
 def test_a_partition_that_no_broker_had_heard_of_before_all_went_down_gets_a_leader(brokers: Brokers) -> None:
     """Nothing was lost with a log directory: all are older."""
     brokers.meet()
     brokers.leave(1, 2, 3)
-    session = brokers.store.session()
-    topic = Topic(b"i" * 16, {0: PartitionAssignment(replicas=(1, 2))})
-    first = PartitionState(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1)
-    made = [Create(Topic.path("a"), topic.encode()), Create(Topic.partitions_path("a"))]
-    brokers.run(session.multi([*made, *new_partition("a", 0, first)]))
+    make_unheard_of(brokers)
     brokers.start(3, 1)
     brokers.until(lambda: leads(brokers, 1), advance_ms=10)
 
@@ -234,11 +182,7 @@ def test_a_partition_that_was_made_after_the_directory_was_replaced_gets_a_leade
     brokers.start(1)
     brokers.until(lambda: brokers[1].parts.replicas.find("b", 0) is not None, advance_ms=10)
     brokers.leave(1, 2, 3)
-    session = brokers.store.session()
-    topic = Topic(b"i" * 16, {0: PartitionAssignment(replicas=(1, 2))})
-    first = PartitionState(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1)
-    made = [Create(Topic.path("a"), topic.encode()), Create(Topic.partitions_path("a"))]
-    brokers.run(session.multi([*made, *new_partition("a", 0, first)]))
+    make_unheard_of(brokers)
     brokers.start(3, 1)
     brokers.until(lambda: leads(brokers, 1), advance_ms=10)
 
