@@ -118,6 +118,16 @@ def test_the_ends_of_logs_are_damaged_after_a_kill(cluster: Cluster, load: Load,
     load.whole()
 
 
+def start_first(cluster: Cluster, broker: int, load: Load) -> None:
+    """And the others when the cluster has that one back."""
+    cluster.start(broker)
+    cluster.until(lambda: broker in cluster.live(), "the first one is back")
+    load.run(1)
+    for peer in cluster.peers(broker):
+        cluster.start(peer, wait=False)
+    load.until_all_go_on()
+
+
 @pytest.mark.parametrize("damage", ["torn", pytest.param("flipped", marks=pytest.mark.long)])
 def test_all_are_killed_and_the_first_leader_has_lost_the_end_of_its_log(cluster: Cluster, damage: str) -> None:
     """It is started first. With Kafka it leads and the others follow it in what it has forgotten."""
@@ -128,12 +138,7 @@ def test_all_are_killed_and_the_first_leader_has_lost_the_end_of_its_log(cluster
             cluster.kill(each)
         segment = load.segments(broker, broker - 1)[-1]
         spoil(segment, damage, before_end=segment.stat().st_size // 2)
-        cluster.start(broker)
-        cluster.until(lambda: broker in cluster.live(), "the first one is back")
-        load.run(1)
-        for peer in cluster.peers(broker):
-            cluster.start(peer, wait=False)
-        load.until_all_go_on()
+        start_first(cluster, broker, load)
     found = load.found()
     if cluster.kind == "kafka":
         assert {partition_of(line) for line in found.lost} == {broker - 1}
@@ -150,12 +155,7 @@ def test_a_broker_is_replaced_by_an_empty_one_and_started_first(cluster: Cluster
         for each in cluster.ids:
             cluster.kill(each)
         replace_disks(cluster, broker)
-        cluster.start(broker)
-        cluster.until(lambda: broker in cluster.live(), "the empty one is there")
-        load.run(1)
-        for peer in cluster.peers(broker):
-            cluster.start(peer, wait=False)
-        load.until_all_go_on()
+        start_first(cluster, broker, load)
     found = load.found()
     if cluster.kind == "kafka":
         assert found.lost
