@@ -42,7 +42,8 @@ from kafkad.exit_status import BAD_CONFIGURATION, FAILED
 from kafkad.garbage import no_collections
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
-from kafkad.log.loading import DuplicatePartitionError, LoadingStopped
+from kafkad.log.duplicates import DuplicatePartitionError
+from kafkad.log.loading import LoadingStopped
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.log.open_files import LimitedFiles
 from kafkad.meta.embedded import EmbeddedStore, cannot_open

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
-from math import inf
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from kafkad.clock import Clock
@@ -24,19 +20,14 @@ from kafkad.log.checkpoint import (
     START_OFFSETS,
 )
 from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
+from kafkad.log.duplicates import Place, settle
 from kafkad.log.files import Files, may_pass
-from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
-from kafkad.log.partition_files import hold_a_partition, is_of_kafka, is_segment
-from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, some
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
 ConfigFor = Callable[[str], LogConfig]
 IdOf = Callable[[TopicPartition], TopicId]
-
-
-class DuplicatePartitionError(Exception):
-    """Two log directories hold the same partition, and nothing says which is the one."""
 
 
 class LoadingStopped(Exception):
@@ -51,14 +42,6 @@ class LoadingProgress(NamedTuple):
     total: int
     recovered: int
     recovering: TopicPartition | None = None
-
-
-class _Place(NamedTuple):
-    """Of one of several replicas of a partition; see `marks.order`."""
-
-    order: float
-    directory: LogDirectory
-    found: FoundPartition
 
 
 class Loader:
@@ -140,57 +123,25 @@ class Loader:
             self._on_failure(directory, str(error))
 
     def _settle_duplicates(self, found: dict[LogDirectory, list[FoundPartition]]) -> None:
-        """Moves that were cut short leave several; those that were replaced say so, and go. If all do, the one that was
-        marked last has not been replaced yet. What beside them only has the name of one is left alone."""
-        seen: dict[TopicPartition, list[tuple[LogDirectory, FoundPartition]]] = defaultdict(list)
-        for directory, partitions in found.items():
-            for partition in partitions:
-                if partition.name.kind is Kind.CURRENT:
-                    seen[partition.name.topic_partition].append((directory, partition))
-        several = [
-            sorted(
-                (_Place(_order(old.path, self._files), directory, old) for directory, old in places),
-                key=attrgetter("order"),
-            )
-            for places in seen.values()
-            if len(places) > 1
-        ]
-        left_over = dict(chain.from_iterable(map(self._left_over, several)))
-        several = [[place for place in places if place not in left_over] for places in several]
-        if unsettled := [places for places in several if len(places) > 1 and places[-1].order == places[-2].order]:
-            raise DuplicatePartitionError(_several_message(unsettled))
-        for place, names in left_over.items():
+        """What moves have replaced goes, and so does what is left over of copies. Somebody's own is left alone."""
+        replaced, left_over = settle(found, self._files)
+        for place in left_over:
             found[place.directory].remove(place.found)
-            self._leave_out(place, names)
-        for *replaced, _ in several:
-            for place in replaced:
-                found[place.directory].remove(place.found)
-                self._replace(place)
+            self._leave_out(place)
+        for place in replaced:
+            found[place.directory].remove(place.found)
+            self._replace(place)
 
-    def _left_over(self, places: Sequence[_Place]) -> Iterator[tuple[_Place, list[str]]]:
-        """Beside one with segments, those without: what a power cut has left of a copy, and somebody's own. With their
-        names. One that cannot be listed counts as having some."""
-        without = []
-        for place in places:
-            with contextlib.suppress(OSError):
-                names = self._files.listdir(place.found.path)
-                if not any(map(is_segment, names)):
-                    without.append((place, names))
-        if len(without) < len(places):
-            for place, names in without:
-                if place.order == inf and (all(map(is_of_kafka, names)) or not hold_a_partition(names)):
-                    yield place, names
-
-    def _leave_out(self, place: _Place, names: list[str]) -> None:
+    def _leave_out(self, place: Place) -> None:
         """Put it away if it has no files but those of Kafka and kafkad, and the disk lets that be done."""
         tp, path = place.found.name.topic_partition, place.found.path
-        if all(map(is_of_kafka, names)):
+        if place.is_all_of_kafka:
             with contextlib.suppress(StorageError):
                 self.deleted.append(put_away(place.directory, path, tp, self._files))
                 return
         self.foreign.append(path)
 
-    def _replace(self, old: _Place) -> None:
+    def _replace(self, old: Place) -> None:
         tp = old.found.name.topic_partition
         self._last_marks[tp] = int(old.order)  # those before it had lower ones
         with self._failing(old.directory):
@@ -361,36 +312,3 @@ def put_away(directory: LogDirectory, path: str, topic_partition: TopicPartition
         raise directory.storage_error(f"renaming {path}", error) from error
     directory.put_away.add(topic_partition)
     return away
-
-
-def _order(path: str, files: Files) -> float:
-    """See `marks.order`. DuplicatePartitionError if that cannot be read."""
-    try:
-        return marks.order(path, files)
-    except OSError as error:
-        raise DuplicatePartitionError(
-            f"{path} is not the only one of its partition, and cannot be listed: {error.strerror}. What is in it says "
-            "which is the one to take. Have it readable, then start again."
-        ) from error
-
-
-def _several_message(unsettled: Iterable[Sequence[_Place]]) -> str:
-    named = [
-        f"{places[0].found.name.topic_partition} in {' and in '.join(_size(place.found) for place in places)}"
-        for places in unsettled
-    ]
-    return (
-        f"partitions are in more than one log directory: {some(named)}. Either a log directory failed "
-        "while they were being moved, or it was left out of log.dirs at a start, which then made them anew, empty. "
-        "Move away the ones whose records you do not need, then start again."
-    )
-
-
-def _size(partition: FoundPartition) -> str:
-    """Where it is, with the bytes of its records."""
-    try:
-        with os.scandir(partition.path) as entries:
-            size = sum(entry.stat().st_size for entry in entries if entry.name.endswith(LOG))
-    except OSError as error:
-        return f"{partition.path} (not readable: {error.strerror})"
-    return f"{partition.path} ({size} bytes)"

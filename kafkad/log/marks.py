@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from math import inf
 from typing import NamedTuple
@@ -69,9 +69,9 @@ def last_number(names: Iterable[str]) -> int:
     return max((int(found[1]) for found in map(_NUMBERED.fullmatch, names) if found), default=0)
 
 
-def order(directory: str, files: Files) -> float:
-    """Of the replica there among those of its partition: the highest is the one to take. OSError."""
-    return last_number(files.list_files(directory)) if was_moved(directory) else inf
+def order(names: Collection[str]) -> float:
+    """Of a replica with these files among those of its partition: the highest is the one to take."""
+    return last_number(names) if MOVED in names else inf
 
 
 def unmark(directory: str, files: Files) -> None:

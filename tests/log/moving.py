@@ -44,11 +44,11 @@ class BadDisk:
         self.is_bad = True
         done = getattr(Files, operation)
 
-        def tried(*arguments: Any) -> None:
+        def tried(*arguments: Any) -> Any:
             names = [str(name) for name in arguments if isinstance(name, str)]
             if self.is_bad and str(path) in (names[-1], os.path.dirname(names[-1])):
                 raise OSError(code, os.strerror(code))
-            done(*arguments)
+            return done(*arguments)
 
         monkeypatch.setattr(Files, operation, staticmethod(tried))
 

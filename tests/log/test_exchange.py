@@ -15,9 +15,9 @@ import pytest
 from kafkad.errors import StorageError
 from kafkad.log import loading
 from kafkad.log.checkpoint import RECOVERY_POINTS
+from kafkad.log.duplicates import DuplicatePartitionError
 from kafkad.log.files import Files, LogFile, may_pass
 from kafkad.log.fsync import OnDone, SharedFsync
-from kafkad.log.loading import DuplicatePartitionError
 from kafkad.log.marks import MOVED
 from kafkad.log.move import Moves
 from kafkad.log.producers import DuplicateBatch
@@ -365,7 +365,7 @@ def test_a_start_that_cannot_tell_which_replica_to_take_takes_none_and_leaves_al
     for directory in manager.live:
         directory.release()
     with monkeypatch.context() as patched:
-        BadDisk(Path(log.directory), "list_files", errno.EIO, patched)
+        BadDisk(Path(log.directory), "listdir", errno.EIO, patched)
         with pytest.raises(DuplicatePartitionError, match="cannot be listed"):
             opened(tmp_path)
     assert (partition_names(tmp_path / "a"), partition_names(tmp_path / "b")) == (["t-0"], ["t-0"])

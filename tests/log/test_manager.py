@@ -16,8 +16,9 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import checkpoint
 from kafkad.log import manager as manager_module
+from kafkad.log.duplicates import DuplicatePartitionError
 from kafkad.log.files import Files, disk_errors, may_pass
-from kafkad.log.loading import DuplicatePartitionError, LoadingProgress, LoadingStopped
+from kafkad.log.loading import LoadingProgress, LoadingStopped
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.marks import Mark
