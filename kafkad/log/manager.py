@@ -108,14 +108,20 @@ class LogManager:
     def identity(self) -> tuple[str | None, int | None]:
         """The cluster id and broker id that the directories were used with; None where they do not say."""
         metas = [directory.meta for directory in self.live if directory.meta is not None]
-        cluster_ids = (meta.cluster_id for meta in metas if meta.cluster_id is not None)
         broker_ids = (meta.broker_id for meta in metas if meta.broker_id is not None)
-        return next(cluster_ids, None), next(broker_ids, None)
+        cluster_id, _ = self._cluster_id_and_directory()
+        return cluster_id, next(broker_ids, None)
 
     def file_with_cluster_id(self) -> str:
         """The one that `identity` has the cluster id from."""
-        paths = [each.path for each in self.live if each.meta is not None and each.meta.cluster_id is not None]
-        return os.path.join(paths[0], META_PROPERTIES)
+        _, directory = self._cluster_id_and_directory()
+        return os.path.join(directory, META_PROPERTIES)
+
+    def _cluster_id_and_directory(self) -> tuple[str | None, str]:
+        for directory in self.live:
+            if directory.meta is not None and directory.meta.cluster_id is not None:
+                return directory.meta.cluster_id, directory.path
+        return None, ""
 
     def claim(self, cluster_id: str, broker_id: int) -> None:
         """Write into directories whose they are, where they do not say it. ForeignDirectoryError for those of another
