@@ -67,8 +67,7 @@ async def _other_sizes(context: Context, targets: dict[TopicPartition, Target], 
     under_way = await context.controller.list_partition_reassignments(list(targets), guard)
     refused: Outcomes = {}
     for tp, target in targets.items():
-        topic = context.replicas.metadata.topics.get(tp.topic)
-        state = topic.partitions.get(tp.partition) if topic else None
+        state = context.replicas.metadata.state_of(tp)
         if state is None or target is None:
             continue
         size = len(origin(under_way[tp])) if tp in under_way else len(state.replicas)

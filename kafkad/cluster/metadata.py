@@ -150,6 +150,11 @@ class MetadataCache:
             raise self.unknown()
         return state
 
+    def state_of(self, tp: TopicPartition) -> UpdateMetadataPartitionState | None:
+        """None while it is not known here."""
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
+
     def unknown(
         self,
         code: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -162,8 +167,7 @@ class MetadataCache:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The controller has not told this broker of any topic yet.")
 
     def is_led_by(self, tp: TopicPartition, broker: int) -> bool:
-        topic = self.topics.get(tp.topic)
-        state = topic.partitions.get(tp.partition) if topic else None
+        state = self.state_of(tp)
         return state is not None and state.leader == broker
 
     def has_replica(self, tp: TopicPartition, broker: int, topic_id: TopicId) -> bool:

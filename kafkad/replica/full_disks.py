@@ -76,8 +76,7 @@ class FullDisks:
         """A leader knows its ISR; a follower is told of it with the metadata."""
         isr: Collection[int] = partition.role.isr
         if not partition.is_leader:
-            topic = self._metadata.topics.get(partition.tp.topic)
-            state = topic.partitions.get(partition.tp.partition) if topic is not None else None
+            state = self._metadata.state_of(partition.tp)
             isr = state.isr if state is not None else ()
         return self._broker in isr and len(isr) > 1
 

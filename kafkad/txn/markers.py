@@ -263,8 +263,7 @@ class MarkerQueues:
         )
 
     def _described(self, tp: TopicPartition) -> str:
-        topic, brokers = self._metadata.topics.get(tp.topic), self._metadata.brokers
-        state = topic.partitions.get(tp.partition) if topic is not None else None
+        state, brokers = self._metadata.state_of(tp), self._metadata.brokers
         if state is None:
             return "not known yet"
         if state.leader >= 0:
