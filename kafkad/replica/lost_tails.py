@@ -43,6 +43,10 @@ class LostTail:
     left_isr: bool = False
     """The controller has said since that the replica is not in sync."""
 
+    @property
+    def was_gone(self) -> bool:
+        return self.promised is None
+
 
 class LostTails:
     """`refused` are those that were refused last, and may be taken when another leads without them in sync; `gone` are
@@ -71,11 +75,12 @@ class LostTails:
         for tp in self._lost.keys() & high_watermarks.keys():
             high_watermarks[tp] = max(self._lost[tp].promised or 0, high_watermarks[tp])
 
-    def answer(
+    def answer_instead_of_making(
         self, tp: TopicPartition, topic_id: TopicId, state: LeaderAndIsrPartitionState, *, unclean: bool
     ) -> ErrorCode | None:
-        """To a controller, about a replica that is gone and is not to be made: it has no leader to follow, is in sync
-        with one, or is to lead and must not. `unclean` says whether the topic allows any leader."""
+        """What a controller is told of a replica that is gone, where it is not made: NONE while it has no leader to
+        follow; KAFKA_STORAGE_ERROR while it is in sync with one, or is to lead and must not. None where it is to be
+        made. `unclean` says whether the topic allows any leader."""
         if state.is_new or is_another_topic(self.gone[tp], topic_id):
             self.forget(tp)
             return None
@@ -107,14 +112,14 @@ class LostTails:
         if state.leader != self._broker:
             return True
         unclean = partition.log.config.unclean_leader_election
-        if self._must_lead(tp, state, unclean=unclean, gone=lost.promised is None):
-            last = "on, with its log directory" if lost.promised is None else f"to {lost.promised}"
+        if self._must_lead(tp, state, unclean=unclean, gone=lost.was_gone):
+            last = "on, with its log directory" if lost.was_gone else f"to {lost.promised}"
             log.error("%s has lost its records from %d %s, and leads without them", tp, end, last)
             self.forget(tp)
             return True
         before = (
             "was gone with its log directory"
-            if lost.promised is None
+            if lost.was_gone
             else f"had everything below {lost.promised} before an unclean stop"
         )
         self._refuse(tp, f"the log is whole up to {end}, and {before}")
@@ -133,18 +138,15 @@ class LostTails:
         return alone or (may_lack and not (gone and self._another_is_online(tp, state)))
 
     def _another_is_online(self, tp: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
-        topic = self._metadata.topics.get(tp.topic)
-        known = topic.partitions.get(tp.partition) if topic is not None else None
+        known = self._metadata.state_of(tp)
         offline = known.offline_replicas if known is not None else ()
-        others = {*state.replicas} - {self._broker, *offline}
-        return not others.isdisjoint(self._metadata.brokers)
+        return bool(self._metadata.live({*state.replicas} - {self._broker, *offline}))
 
     def led_elsewhere(self) -> bool:
         """True if a partition that was refused has another leader by now, and this replica is out of its ISR."""
         led = set()
         for tp in self.refused:
-            topic = self._metadata.topics.get(tp.topic)
-            state = topic.partitions.get(tp.partition) if topic is not None else None
+            state = self._metadata.state_of(tp)
             if state is not None and state.leader >= 0 and self._broker not in (state.leader, *state.isr):
                 led.add(tp)
         self.refused -= led

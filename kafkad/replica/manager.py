@@ -327,9 +327,9 @@ class ReplicaManager:
         if known is not None and known.failure is None and is_another_topic(known.log.topic_id, topic.topic_id):
             self._give_up_predecessor(known)
             known = None
-        refused = self._refuse_new(tp, topic.topic_id, state) if known is None else self._refuse_role(tp, state, known)
-        if refused is not None:
-            return refused
+        answer = self._answer_new(tp, topic.topic_id, state) if known is None else self._refuse_role(tp, state, known)
+        if answer is not None:
+            return answer
         try:
             partition = known or self._open(tp, topic.topic_id, state.is_new)
             if not self.lost_tails.may_take(partition, state):
@@ -366,13 +366,13 @@ class ReplicaManager:
             return error.code
         return ErrorCode.NONE
 
-    def _refuse_new(self, tp: TopicPartition, topic_id: TopicId, state: LeaderAndIsrPartitionState) -> ErrorCode | None:
-        """Of a replica that is not here."""
+    def _answer_new(self, tp: TopicPartition, topic_id: TopicId, state: LeaderAndIsrPartitionState) -> ErrorCode | None:
+        """Of a replica that is not here. None where it is to be made."""
         refused = _refuse_name(tp)
         if refused is not None or tp not in self.lost_tails.gone:
             return refused
         unclean = self._topic_config(tp.topic).unclean_leader_election
-        return self.lost_tails.answer(tp, topic_id, state, unclean=unclean)
+        return self.lost_tails.answer_instead_of_making(tp, topic_id, state, unclean=unclean)
 
     def _refuse_role(self, tp: TopicPartition, state: LeaderAndIsrPartitionState, known: Partition) -> ErrorCode | None:
         if self._full_disks.refuses(tp):
