@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from kafkad.clock import Clock
@@ -23,8 +22,6 @@ async def settled(read: Callable[[], Config], file: str | None, clock: Clock, ti
     before: Config | None = None
     refused: ConfigError | None = None
     for _ in range(_MOST_READINGS):
-        if os.path.exists(file) and not os.path.isfile(file):  # as a pipe, which would be waited for
-            raise ConfigError(f"{file} is no regular file, and cannot be read again; to change what it said, restart")
         try:
             now = read()
         except ConfigError as error:

@@ -118,7 +118,7 @@ def _read(path: str, *, waits: bool) -> tuple[str, bool]:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise ConfigError(f"{error}, and has to be read more than once") from None
+        raise ConfigError(f"{error}, and cannot be read again; to change what it said, restart") from None
     if not content.strip():  # somebody emptied it, or is about to write it: by the defaults, retention would delete
         raise ConfigError(f"{path}: is empty; to run by the defaults, leave --config away")
     as_java = java_text(content)
