@@ -76,15 +76,11 @@ class ShortCollections:
             gc.freeze()
         if self._complete_is_due:
             self._blocks_then = blocks
-        self._complete_is_due = was_long and self._were_many(blocks)
-
-    def _were_many(self, blocks: int) -> bool:
-        """A minute is over, and throughout it there were."""
-        if self._now() - self._minute_begun < _MINUTE_S:
-            return False
-        fewest, then = self._fewest, self._blocks_then
-        self._minute_begun, self._fewest = self._now(), blocks
-        return fewest > max(2 * then, then + _MANY)
+        self._complete_is_due = False
+        now = self._now()
+        if was_long and now - self._minute_begun >= _MINUTE_S:
+            self._complete_is_due = self._fewest > max(2 * self._blocks_then, self._blocks_then + _MANY)
+            self._minute_begun, self._fewest = now, blocks
 
     def made(self, before: int) -> None:
         """What was made since there were so many blocks stays, and is in no cycle: no reason to look through all.

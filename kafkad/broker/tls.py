@@ -105,8 +105,7 @@ class BrokerTls:
         for name, tls in self._servers.items():
             loaded = _load_first(config, file, name)
             listener = self._listeners[name] = _Listener(tls, loaded)
-            if self._due(listener) != 0:  # that it has expired is told below
-                self._tell_problem(name, listener)
+            self._tell_problem(name, listener)
         self.warn_of_expiry()
 
     def server(self, listener: str) -> ServerTls | None:
@@ -171,15 +170,14 @@ class BrokerTls:
     def warn_of_expiry(self) -> None:
         """30, 7 and 1 days before, and once it has."""
         for name, listener in self._listeners.items():
-            days = self._due(listener)
-            if days is None or days == listener.warned:
+            left = listener.loaded.material.remaining(self._now())
+            days = next((days for days in _WARN_DAYS if left is not None and left.days < days), None)
+            if left is None or days is None or days == listener.warned:
                 continue
-            listener.warned = days
             if days == 0:
                 self._tell_problem(name, listener)
                 continue
-            left = listener.loaded.material.remaining(self._now())
-            assert left is not None
+            listener.warned = days
             log.warning(
                 "listener %s: its certificate expires in %.1f days (%s); write a new one over it",
                 name,
@@ -187,14 +185,10 @@ class BrokerTls:
                 listener.loaded.settings.keys,
             )
 
-    def _due(self, listener: _Listener) -> int | None:
-        """The warning that is due, by its days; 0 for a certificate that has expired."""
-        left = listener.loaded.material.remaining(self._now())
-        return next((days for days in _WARN_DAYS if left is not None and left.days < days), None)
-
     def _tell_problem(self, name: str, listener: _Listener) -> None:
         problem = listener.loaded.material.problem(self._now())
         if problem is not None:
+            listener.warned = 0
             log.error("listener %s: %s; clients will refuse it", name, problem)
 
     def collect(self) -> Iterator[Family]:

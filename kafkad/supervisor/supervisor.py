@@ -229,7 +229,7 @@ class Supervisor:
             self._announce()
         elif self._reloading and not any(broker.reloading for broker in self._brokers):
             self._reloading = False
-            self._problem = "" if self._is_reloaded() else NOT_RELOADED
+            self._problem = "" if self._end_reload() else NOT_RELOADED
             if self._announced:  # systemd takes the end of a reload for that of the start, which is still to come
                 self._notifier.ready(self._problem or RELOADED)
         else:
@@ -277,12 +277,13 @@ class Supervisor:
             broker.reload()
         self._changed()
 
-    def _is_reloaded(self) -> bool:
-        """What no broker sees of a file that they have taken is looked at here. False where one did not take it, which
-        has said why, and where it is no file to start by."""
+    def _end_reload(self) -> bool:
+        """What no broker sees of a file that they have taken is looked at here. False where it is none to start by."""
         said = {broker.doing for broker in self._brokers}
-        if RELOADED not in said or NOT_RELOADED in said:
-            return NOT_RELOADED not in said
+        if NOT_RELOADED in said:
+            return False  # who did not take it has said why
+        if RELOADED not in said:
+            return True  # none runs that could have; those that are started read it anyway
         if said == {RELOADED}:
             self._file_in_use = FileInUse.at(self._config.file)
         try:
