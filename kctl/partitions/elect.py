@@ -220,13 +220,15 @@ def _ends_request(partitions: Iterable[TopicPartition]) -> ListOffsetsRequest:
 def new_leaders(
     session: Session, wanted: Sequence[Election]
 ) -> tuple[dict[TopicPartition, int], Collection[TopicPartition]]:
-    """Read back: who leads now, and what is gone; brokers hear of it one after another."""
+    """Read back: who leads now, and what is gone; brokers hear of it one after another. Who was elected counts once it
+    is seen again: one that refuses is replaced at once."""
     topics = sorted({each.partition.topic for each in wanted})
     changed: dict[TopicPartition, int] = {}
     gone: set[TopicPartition] = set()
 
     def have_changed() -> bool:
-        states = _states(session, topics)
+        states, before = _states(session, topics), dict(changed)
+        changed.clear()
         gone.clear()
         for each in wanted:
             name = each.partition.name
@@ -236,7 +238,7 @@ def new_leaders(
             leader = states[name][0].leader
             if leader is not None and leader != each.partition.leader:
                 changed[name] = leader
-        return changed.keys() | gone == {each.partition.name for each in wanted}
+        return changed == before and changed.keys() | gone == {each.partition.name for each in wanted}
 
     if wanted:
         session.wait_until(have_changed)

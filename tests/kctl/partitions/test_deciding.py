@@ -255,10 +255,30 @@ def test_of_a_topic_that_is_deleted_while_its_leader_is_waited_for_nothing_more_
     left = MetadataResponsePartition(partition_index=0, leader_id=2, replica_nodes=[2, 1], isr_nodes=[1, 2])
     answer = [MetadataResponseTopic(name="left", partitions=[left]), MetadataResponseTopic(name="t", error_code=3)]
     looks: list[bool] = []
-    session: Any = SimpleNamespace(metadata=lambda topics: answer, wait_until=lambda seen: looks.append(seen()))
+
+    def look_twice(seen: Callable[[], bool]) -> None:
+        looks.extend([seen(), seen()])
+
+    session: Any = SimpleNamespace(metadata=lambda topics: answer, wait_until=look_twice)
     elections = [preferred(Partition(topic, 0, (2, 1), 1, 0), (1, 2), {1, 2}) for topic in ("left", "t")]
     assert new_leaders(session, elections) == ({TopicPartition("left", 0): 2}, {WHERE})
-    assert looks == [True]
+    assert looks == [False, True]
+
+
+def test_a_leader_that_refuses_at_once_is_no_new_one() -> None:
+    leaders = iter([2, 1, -1, -1])
+    looks: list[bool] = []
+
+    def told(topics: object) -> list[MetadataResponseTopic]:
+        leader = MetadataResponsePartition(partition_index=0, leader_id=next(leaders), replica_nodes=[2, 1])
+        return [MetadataResponseTopic(name="t", partitions=[leader])]
+
+    def look(seen: Callable[[], bool]) -> None:
+        looks.extend(seen() for _ in range(4))
+
+    session: Any = SimpleNamespace(metadata=told, wait_until=look)
+    assert new_leaders(session, [unclean(Partition("t", 0, (2, 1), None, 0), {1, 2}, {1, 2})]) == ({}, set())
+    assert looks == [False] * 4
 
 
 def test_the_room_of_a_broker_is_that_of_all_its_disks(monkeypatch: pytest.MonkeyPatch) -> None:
