@@ -34,7 +34,7 @@ from kafkad.meta.readable import readable
 from kafkad.meta.store import BadVersion, MetaStore
 from kafkad.meta.znodes import Broker, IsrChange, Partition, Topic, TopicDeletion
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
-from kafkad.names import TopicId, TopicPartition
+from kafkad.names import TopicId, TopicPartition, some
 from kafkad.net.client import Link, LinkError
 from kafkad.timers import Timers, sleep
 from kafkad.turns import Turns
@@ -105,11 +105,14 @@ async def gone_replicas(
 ) -> dict[TopicPartition, TopicId]:
     """Those of the `missing`, which are in no log directory, that had a leader before that transaction."""
     nodes = await store.get_many([Partition.path(*tp) for tp in missing])
-    return {
+    gone = {
         tp: topic_id
         for (tp, topic_id), node in zip(missing.items(), nodes, strict=True)
         if node is not None and node[1].czxid < before
     }
+    if gone:
+        log.warning("in no log directory, and to be fetched anew: %d replicas, %s", len(gone), some(sorted(gone)))
+    return gone
 
 
 async def leave_isrs(
