@@ -185,7 +185,10 @@ class ActiveController:
         before, leader = entry.state, state.leader
         in_sync = leader == NO_LEADER or before is None or leader in before.isr
         if self.state.note_elected(leader, tp, in_sync=in_sync):
+            entry.before_unclean = entry.before_unclean or before
             self.parts.on_unclean(tp, leader)
+        else:
+            entry.before_unclean = None
         entry.state = replace(state, partition_epoch=stat.version)
         return entry.state
 
@@ -217,7 +220,8 @@ class ActiveController:
         """After replicas came or went: elects a live leader if there can be one, and drops dead brokers from the ISR.
 
         With nobody left in sync the ISR stays as it is, for only its members have all records; unless the topic allows
-        any leader, or the leader was pressed by an unclean election and has just refused: that election goes on.
+        any leader, or the leader was pressed by an unclean election and has just refused: that election goes on. If all
+        refuse, it has changed nothing.
         """
         state = entry.state
         if state is None:
@@ -237,10 +241,12 @@ class ActiveController:
             return elected.state(state, self.epoch)
         if state.leader == NO_LEADER:
             return None
+        before = entry.before_unclean
         return replace(
             state,
             leader=NO_LEADER,
-            isr=present or state.isr,
+            isr=present or state.isr if before is None else before.isr,
+            recovering=state.recovering if before is None else before.recovering,
             leader_epoch=state.leader_epoch + 1,
             controller_epoch=self.epoch,
         )

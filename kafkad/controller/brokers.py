@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 from kafkad.controller.active import ActiveController
@@ -15,11 +15,11 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import readable
 from kafkad.meta.store import Delete, NoNode, Watch
 from kafkad.meta.znodes import BROKER_IDS, Broker, LogDirEvent
-from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
+from kafkad.model import NO_EPOCH, NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.together import together
 from kafkad.turns import Turns
-from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 _SERVES = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
 """Answers of a broker that can open the replica: it has taken the role, or had taken it before, when the same request
@@ -148,11 +148,13 @@ class Brokers:
         with contextlib.suppress(NoNode):
             await self._active.write([Delete(path)])
 
-    async def leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
+    async def leader_and_isr_answered(
+        self, broker: int, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+    ) -> None:
         """Replicas that the broker cannot open are as good as dead; those it answers for again are not.
 
         The broker hears of the present state of these: what was written after the request that it answers was not told
-        to it.
+        to it. Where it has been made the leader since, its answer to that is what counts.
         """
         if response.error_code or broker not in self._state.brokers:
             return
@@ -160,25 +162,44 @@ class Brokers:
         before = set(failed)
         refused = self._state.refused
         has_refused = refused.has(broker)
-        for topic in response.topics:
-            name = self._state.names.get(topic.topic_id)
-            for partition in topic.partition_errors if name is not None else ():
-                tp = TopicPartition(name or "", partition.partition_index)
-                if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-                    if tp not in failed and self._is_led_by(broker, tp):
-                        refused.add(broker, tp)
-                    failed.add(tp)
-                    continue
-                if partition.error_code in _SERVES:
-                    failed.discard(tp)
-                if has_refused and self._is_led_by(broker, tp):  # though it may say that it knows that already
-                    refused.forget(broker, tp)
+        for tp, error_code in self._answers(broker, request, response):
+            if error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                if tp not in failed and self._is_led_by(broker, tp):
+                    refused.add(broker, tp)
+                failed.add(tp)
+                continue
+            if error_code in _SERVES:
+                failed.discard(tp)
+            if has_refused and self._is_led_by(broker, tp):  # though it may say that it knows that already
+                refused.forget(broker, tp)
+                self._state.entry(tp).before_unclean = None
         if not failed:
             del self._state.failed_replicas[broker]
         if failed != before:
             batch = await self._repaired(sorted(failed ^ before))
             await self._tell_of_their_own(batch, [broker], sorted(before - failed))
             await self._active.send(batch)
+
+    def _answers(
+        self, broker: int, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+    ) -> Iterator[tuple[TopicPartition, int]]:
+        """Of the partitions that there are, but for those that it leads in a later epoch than it was told of."""
+        epochs = {
+            (topic.topic_id, state.partition_index): state.leader_epoch
+            for topic in request.topic_states
+            for state in topic.partition_states
+        }
+        for topic in response.topics:
+            name = self._state.names.get(topic.topic_id)
+            for partition in topic.partition_errors if name is not None else ():
+                tp = TopicPartition(name or "", partition.partition_index)
+                told = epochs.get((topic.topic_id, tp.partition))
+                if told is None or not self._is_led_by(broker, tp) or self._epoch_of(tp) <= told:
+                    yield tp, partition.error_code
+
+    def _epoch_of(self, tp: TopicPartition) -> int:
+        state = self._state.entry(tp).state
+        return NO_EPOCH if state is None else state.leader_epoch
 
     def _is_led_by(self, broker: int, tp: TopicPartition) -> bool:
         return self._state.has(tp) and self._state.leader(tp) == broker

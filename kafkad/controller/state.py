@@ -12,13 +12,15 @@ from kafkad.names import TopicPartition
 
 
 class PartitionEntry:
-    """`state` is None until the partition had its first leader."""
+    """`state` is None until the partition had its first leader. `before_unclean` is that before an unclean election
+    whose leader has not said yet that it leads: if all refuse, it holds again."""
 
-    __slots__ = ("assignment", "state")
+    __slots__ = ("assignment", "before_unclean", "state")
 
     def __init__(self, assignment: PartitionAssignment, state: PartitionState | None = None) -> None:
         self.assignment = assignment
         self.state = state
+        self.before_unclean: PartitionState | None = None
 
 
 class TopicEntry:

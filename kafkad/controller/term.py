@@ -33,7 +33,7 @@ from kafkad.names import TopicId, TopicPartition
 from kafkad.timers import Timer
 from kafkad.together import together
 from kafkad.turns import Turns
-from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 Enqueue = Callable[[Callable[[], Awaitable[None]]], None]
@@ -258,8 +258,8 @@ class Term:
             return
         if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
             await self.deletions.answered(broker, request, response)
-        elif isinstance(response, LeaderAndIsrResponse):
-            await self.brokers.leader_and_isr_answered(broker, response)
+        elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
+            await self.brokers.leader_and_isr_answered(broker, request, response)
 
     async def _read_brokers(self) -> dict[int, BrokerInfo]:
         written = _WatchOfNode(self._heard, Term._broker_written)

@@ -15,10 +15,11 @@ It leads after it has what it had lost, or a leader has taken it into the ISR ag
 that may lack records; when there is no other replica; and when it is the last one in sync and
 `unclean.leader.election.enable` allows any leader.
 
-Of a replica that is gone nothing is left, so that any other one has more: by an unclean election it leads only while no
-other is online. It is not made before it leads, or has a leader to follow and is out of the ISR, so that it cannot be
-elected with a part of the log: while it is not there, a restart finds that it is gone. A controller that still has it
-in the ISR of another leader gets the same answer, and takes it out.
+Of a replica that is gone nothing is left, so that any other one may have more: by an unclean election it leads only if
+no other is online, or it was left to these before and none of them has taken it: they may be gone as well. It is not
+made before it leads, or has a leader to follow and is out of the ISR, so that it cannot be elected with a part of the
+log: while it is not there, a restart finds that it is gone. A controller that still has it in the ISR of another leader
+gets the same answer, and takes it out.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class LostTails:
         self._broker = broker
         self._metadata = metadata
         self._lost: dict[TopicPartition, LostTail] = {}
+        self._left_to: dict[TopicPartition, set[int]] = {}
+        """The brokers to which unclean elections of what was gone have been left."""
 
     def note(self, tp: TopicPartition, whole_until: int, promised: int) -> None:
         """A log was opened that is whole up to an offset, and is known to have been up to `promised`."""
@@ -69,6 +72,7 @@ class LostTails:
     def forget(self, tp: TopicPartition) -> None:
         self.gone.pop(tp, None)
         self._lost.pop(tp, None)
+        self._left_to.pop(tp, None)
         self.refused.discard(tp)
 
     def raise_to_promised(self, high_watermarks: dict[TopicPartition, int]) -> None:
@@ -135,12 +139,16 @@ class LostTails:
         alone = list(state.replicas) == [self._broker]
         last = list(state.isr) == [self._broker] and unclean
         may_lack = last or state.leader_recovery_state != 0
-        return alone or (may_lack and not (gone and self._another_is_online(tp, state)))
+        return alone or (may_lack and not (gone and self._leaves_to_another(tp, state)))
 
-    def _another_is_online(self, tp: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
+    def _leaves_to_another(self, tp: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
+        """True if a replica is online to which this was not left before."""
         known = self._metadata.state_of(tp)
         offline = known.offline_replicas if known is not None else ()
-        return bool(self._metadata.live({*state.replicas} - {self._broker, *offline}))
+        others = set(self._metadata.live({*state.replicas} - {self._broker, *offline}))
+        before = self._left_to.get(tp, set())
+        self._left_to[tp] = before | others
+        return not others <= before
 
     def led_elsewhere(self) -> bool:
         """True if a partition that was refused has another leader by now, and this replica is out of its ISR."""

@@ -8,7 +8,7 @@ from kafkad.meta.znodes import Config, ConfigChange, Partition
 from kafkad.model import PartitionState
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from tests.broker_parts.several import Brokers
+from tests.broker_parts.several import Broker, Brokers
 
 A0 = TopicPartition("a", 0)
 VALUES = (b"one", b"two", b"three", b"four")
@@ -37,8 +37,12 @@ def say_in_sync(brokers: Brokers, *isr: int) -> None:
     brokers.run(session.set(Partition.path(*A0), Partition.encode(after)))
 
 
+def anyone(brokers: Brokers) -> Broker:
+    return brokers[max(brokers.running)]
+
+
 def state(brokers: Brokers) -> PartitionState:
-    data, stat = brokers.run(brokers[3].session.get(Partition.path(*A0)))
+    data, stat = brokers.run(anyone(brokers).session.get(Partition.path(*A0)))
     return Partition.decode(data, stat.version)
 
 
@@ -54,12 +58,14 @@ def leads(brokers: Brokers, broker: int) -> bool:
 def elect_unclean(brokers: Brokers) -> None:
     asked = [TopicPartitions(topic="a", partitions=[0])]
     request = ElectLeadersRequest(election_type=ElectionKind.UNCLEAN, topic_partitions=asked, timeout_ms=5_000)
-    answer = brokers.ended(brokers[3].ask(request))
+    controller = anyone(brokers).parts.controller.controller_id
+    assert controller is not None
+    answer = brokers.ended(brokers[controller].ask(request))
     assert answer.replica_election_results[0].partition_result[0].error_code == ErrorCode.NONE
 
 
 def allow_unclean(brokers: Brokers) -> None:
     entity = Config.entity_path(Config.TOPICS, "a")
-    session = brokers[3].session
+    session = anyone(brokers).session
     brokers.run(session.set(Config.path(entity), Config.encode({"unclean.leader.election.enable": "true"})))
     brokers.run(session.create(ConfigChange.PREFIX, ConfigChange.encode(entity), sequential=True))
