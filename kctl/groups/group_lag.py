@@ -54,11 +54,15 @@ def chosen_groups(session: Session, chosen: Choice) -> ChosenGroups:
 def all_groups(session: Session) -> dict[str, Listed]:
     """A broker that does not answer is noted: the groups that it coordinated may be missing."""
     listed, silent = listed_groups(session)
-    for error in silent:
-        note(session.settings, f"the list of groups may be incomplete: {error.what}")
+    note_silent(session, silent)
     if silent and len(silent) == len(session.cluster.brokers):
         raise silent[0]
     return listed
+
+
+def note_silent(session: Session, silent: Iterable[KctlError]) -> None:
+    for error in silent:
+        note(session.settings, f"the list of groups may be incomplete: {error.what}")
 
 
 def lags_of_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, GroupLag], list[KctlError]]:

@@ -20,7 +20,7 @@ from kctl.reach.deleting import delete_topics
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note
 from kctl.topics.details import TopicDetails, topic_details
-from kctl.topics.readers import Reader, readers_of
+from kctl.topics.readers import Reader, reading_of
 from kctl.topics.undo_files import save_what_goes
 
 COLUMNS = (
@@ -63,9 +63,11 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
     found = topic_details(session, topics, with_moves=False)
     for text in found.notes:
         note(session.settings, text)
-    readers, unknown = readers_of(session, topics)
+    reading = reading_of(session, topics)
+    unknown = [_unknown(error) for error in (*reading.silent, *reading.errors)]
     for error in unknown:
-        note(session.settings, f"whether groups read them is not known: {error.what}")
+        note(session.settings, error.what)
+    readers = reading.readers
     change = Change(session, COLUMNS, [_row(topic, readers.get(topic.name, [])) for topic in found.topics], errors)
     names = list(topics)
     question = f"Delete {names[0]}?" if len(names) == 1 else f"Delete {len(names)} topics?"
@@ -73,10 +75,11 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
         return change.code
     groups = dict.fromkeys(reader.group for name in names for reader in readers.get(name, ()))
     must_save = click.get_current_context().get_parameter_source("undo_dir") is not ParameterSource.DEFAULT
-    for unsaved in save_what_goes(session, Path(undo_dir), found.topics, groups):
-        if must_save:
-            raise unsaved.with_hint("nothing was deleted")
-        note(session.settings, unsaved.what)
+    unsaved = save_what_goes(session, Path(undo_dir), found.topics, groups)
+    if must_save and (missing := [*unknown, *unsaved]):
+        raise missing[0].with_hint("nothing was deleted")
+    for error in unsaved:
+        note(session.settings, error.what)
     refused = delete_topics(session, names)
     return change.done(
         errors=list(refused.values()),
@@ -88,6 +91,11 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
 def _of_kafka(name: str) -> KctlError:
     hints = ("--internal deletes it nevertheless",)
     return KctlError(f"{name}: this is an internal topic", exit_code=Exit.REFUSED, hints=hints)
+
+
+def _unknown(error: KctlError) -> KctlError:
+    what = f"whether groups read them is not known: {error.what}"
+    return KctlError(what, exit_code=error.exit_code, hints=error.hints)
 
 
 def _row(topic: TopicDetails, readers: Sequence[Reader]) -> Row:

@@ -123,9 +123,12 @@ def describe(
 
 
 def _readers(session: Session, topics: list[str]) -> tuple[Readers, list[KctlError]]:
-    from kctl.topics.readers import readers_of
+    from kctl.groups.group_lag import note_silent
+    from kctl.topics.readers import reading_of
 
-    return readers_of(session, topics)
+    reading = reading_of(session, topics)
+    note_silent(session, reading.silent)
+    return reading.readers, reading.errors
 
 
 _WORTH_A_LOOK = {"offline", "unreachable", "under-min-isr", "at-min-isr", "under-replicated"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kctl.command.choosing import Choice
 from kctl.errors import KctlError
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups
+from kctl.groups.group import listed_groups
+from kctl.groups.group_lag import ChosenGroups, GroupLag, lags_of_groups
 from kctl.groups.partition_lag import PartitionLag, total
 
 if TYPE_CHECKING:
@@ -28,13 +28,22 @@ class Reader(NamedTuple):
 Readers = dict[str, list[Reader]]
 
 
-def readers_of(session: Session, topics: Iterable[str]) -> tuple[Readers, list[KctlError]]:
-    """The groups that have committed for, are assigned or subscribe to each topic; and errors that hid some."""
+class Reading(NamedTuple):
+    """Who reads topics. `errors` hid some groups; so may `silent`, brokers that did not say which they coordinate."""
+
+    readers: Readers
+    errors: list[KctlError]
+    silent: list[KctlError]
+
+
+def reading_of(session: Session, topics: Iterable[str]) -> Reading:
+    """The groups that have committed for, are assigned or subscribe to each topic."""
+    listed, silent = listed_groups(session)
     try:
-        group_lags, errors = lags_of_groups(session, chosen_groups(session, Choice("group", (), (), ())))
+        group_lags, errors = lags_of_groups(session, ChosenGroups(list(listed), listed, []))
     except KctlError as error:
-        return {}, [error]
-    return sorted_out(group_lags, set(topics)), errors
+        return Reading({}, [error], silent)
+    return Reading(sorted_out(group_lags, set(topics)), errors, silent)
 
 
 def sorted_out(group_lags: Mapping[str, GroupLag], topics: set[str]) -> Readers:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError
-from kctl.groups.committed import committed
+from kctl.groups.committed import Commits, committed
 from kctl.groups.offset_changes import save_undo, undo_command
 from kctl.groups.offsets_file import save
 from kctl.texts.output import counted, note
@@ -23,31 +23,37 @@ if TYPE_CHECKING:
 
 def save_what_goes(
     session: Session, directory: Path, topics: Sequence[TopicDetails], groups: Collection[str]
-) -> Iterator[KctlError]:
+) -> list[KctlError]:
     """Saves the topics, without their records, and what these groups have committed of them, each in a file; and tells
-    the commands that take the files. Yields what cannot be saved, and why, before it goes on."""
+    the commands that take the files. Returns what is not saved, and why."""
+    unsaved: list[KctlError] = []
     try:
         _save_topics(session, directory, topics)
     except KctlError as error:
-        yield KctlError(f"what makes topics again is not saved: {error.what}")
+        unsaved.append(KctlError(f"what makes topics again is not saved: {error.what}"))
     try:
-        before = _offsets(session, groups, {topic.name for topic in topics})
+        found = committed(session, groups)
     except KctlError as error:
-        yield _no_offsets(groups, error)
-        return
+        return [*unsaved, _no_offsets(groups, error)]
+    unsaved += [_no_offsets([group], commits) for group, commits in found.items() if isinstance(commits, KctlError)]
+    before = _offsets(found, {topic.name for topic in topics})
     try:
-        offsets = save_undo(directory, before)
+        _save_offsets(session, directory, before)
     except KctlError as error:
-        yield _no_offsets(before, error)
-        return
-    if offsets is not None:
-        back = undo_command(session.settings, before, offsets)
-        whose = counted(len(before), "group")
-        note(session.settings, f"saved offsets of {whose}, for when the records are back: {back}")
+        unsaved.append(_no_offsets(before, error))
+    return unsaved
 
 
 def _no_offsets(groups: Collection[str], error: KctlError) -> KctlError:
     return KctlError(f"offsets of {_named('group', groups)} are not saved: {error.what}")
+
+
+def _save_offsets(session: Session, directory: Path, before: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    file = save_undo(directory, before)
+    if file is not None:
+        back = undo_command(session.settings, before, file)
+        whose = counted(len(before), "group")
+        note(session.settings, f"saved offsets of {whose}, for when the records are back: {back}")
 
 
 def _named(word: str, names: Collection[str]) -> str:
@@ -75,13 +81,11 @@ def _as_it_is(topic: TopicDetails) -> Wanted:
     return Wanted(topic.name, len(topic.partitions), topic.replication, own)
 
 
-def _offsets(session: Session, groups: Iterable[str], topics: set[str]) -> dict[str, dict[TopicPartition, int]]:
-    found = {}
-    for name, commits in committed(session, groups).items():
-        if isinstance(commits, KctlError):
-            note(session.settings, f"offsets of group {name} are not saved: {commits.what}")
-            continue
-        of_topics = {where: commit.offset for where, commit in commits.items() if where.topic in topics}
-        if of_topics:
-            found[name] = of_topics
-    return found
+def _offsets(found: Mapping[str, Commits | KctlError], topics: set[str]) -> dict[str, dict[TopicPartition, int]]:
+    """What each group has committed of these topics, without those that have nothing."""
+    offsets = {
+        group: {where: commit.offset for where, commit in commits.items() if where.topic in topics}
+        for group, commits in found.items()
+        if not isinstance(commits, KctlError)
+    }
+    return {group: of_topics for group, of_topics in offsets.items() if of_topics}

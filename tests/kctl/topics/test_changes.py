@@ -12,10 +12,12 @@ import pytest
 from kafkad.names import TopicPartition
 from kctl.configs import of_topics
 from kctl.errors import Exit, KctlError
+from kctl.groups.group import Listed
+from kctl.groups.group_lag import ChosenGroups
 from kctl.partitions import requests
 from kctl.reach import connection
 from kctl.reach.session import Session
-from kctl.topics import details, undo_files
+from kctl.topics import details, readers, undo_files
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Ran
 from tests.kctl.groups.reading import commit, make_topic
@@ -259,6 +261,48 @@ def test_of_two_files_the_one_that_cannot_be_saved_is_named(
     ran = on_broker("topics", "delete", "half-saved", "-y")
     assert (ran.code, "saved what makes topics again" in ran.err) == (Exit.DONE, True)
     assert told in ran.err and "nothing" not in ran.err
+
+
+def test_a_topic_goes_without_offsets_that_cannot_be_read_only_where_nobody_asked_for_them(
+    on_broker: Kctl, broker: KafkadProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(session: Session, groups: Iterable[str]) -> dict[str, KctlError]:
+        return {group: KctlError("the coordinator is down") for group in groups}
+
+    monkeypatch.setattr(undo_files, "committed", down)
+    monkeypatch.chdir(tmp_path)
+    make_topic(broker.port, "unread", 10)
+    commit(broker.port, "unread-group", {TopicPartition("unread", 0): 3})
+    told = "offsets of group unread-group are not saved: the coordinator is down\n"
+    ran = on_broker("topics", "delete", "unread", "-y", "--undo-dir", tmp_path)
+    assert (ran.code, told in ran.err, "nothing was deleted" in ran.err) == (Exit.FAILED, True, True), ran.err
+    assert names(on_broker, "unread") == ["unread"]
+    ran = on_broker("topics", "delete", "unread", "-y")
+    assert (ran.code, told in ran.err) == (Exit.DONE, True), ran.err
+
+
+@pytest.mark.parametrize("silent", ["some brokers", "a coordinator"])
+def test_a_topic_goes_without_knowing_who_reads_it_only_where_nobody_asked_for_their_offsets(
+    on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    def refuse(session: Session, chosen: ChosenGroups) -> NoReturn:
+        raise KctlError("it is down", exit_code=Exit.UNREACHABLE)
+
+    def listed(session: Session) -> tuple[dict[str, Listed], list[KctlError]]:
+        return {}, [KctlError("it is down", exit_code=Exit.UNREACHABLE)]
+
+    if silent == "a coordinator":
+        monkeypatch.setattr(readers, "lags_of_groups", refuse)
+    else:
+        monkeypatch.setattr(readers, "listed_groups", listed)
+    monkeypatch.chdir(tmp_path)
+    on_broker("topics", "create", "unread-by", "-p", 1, "-r", 1)
+    told = "whether groups read them is not known: it is down\n"
+    ran = on_broker("topics", "delete", "unread-by", "-y", "--undo-dir", tmp_path)
+    assert (ran.code, told in ran.err, "nothing was deleted" in ran.err) == (Exit.UNREACHABLE, True, True), ran.err
+    assert names(on_broker, "unread-by") == ["unread-by"]
+    ran = on_broker("topics", "delete", "unread-by", "-y")
+    assert (ran.code, ran.err.count(told)) == (Exit.DONE, 1), ran.err
 
 
 def test_a_topic_whose_settings_may_not_be_seen_is_saved_without_them_and_that_is_said(
