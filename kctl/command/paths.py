@@ -1,4 +1,4 @@
-"""Completes files and directories that a command line names; for `shell_complete=`."""
+"""Files and directories that a command line names: how the shell completes them, and where undo files go."""
 
 from __future__ import annotations
 
@@ -15,3 +15,12 @@ def directories(_: click.Context, __: click.Parameter, incomplete: str) -> list[
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="dir")]
+
+
+undo_dir_option = click.option(
+    "--undo-dir",
+    shell_complete=directories,
+    default=".",
+    metavar="DIR",
+    help="Directory for the undo file.  [default: the current one]",
+)

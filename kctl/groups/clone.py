@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from kctl.command.cluster_names import group_names, topic_names
+from kctl.command.paths import undo_dir_option
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.groups.offset_changes import inactive, of_known_type, read_commits
 from kctl.groups.offset_plan import COLUMNS, Wanted, carry_out, plan_all
-from kctl.groups.options import undo_dir_option
 from kctl.groups.reset_offsets import offsets_of
 from kctl.groups.targets import GIVEN, Target, committed_in
 from kctl.reach.session import Session

@@ -12,12 +12,12 @@ from kafkad.errors import ErrorCode
 from kctl.command.changes import Change
 from kctl.command.choosing import Choice, choosing
 from kctl.command.cluster_names import group_names
+from kctl.command.paths import undo_dir_option
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.groups.group import DEAD, described_groups
 from kctl.groups.group_lag import chosen_groups, lags_of_groups
 from kctl.groups.offset_changes import active_error, read_commits, save_undo, undo_command, undo_told
-from kctl.groups.options import undo_dir_option
 from kctl.groups.partition_lag import total
 from kctl.reach.session import Session
 from kctl.texts.output import Column

@@ -12,11 +12,12 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
 from kctl.command.cluster_names import group_names
+from kctl.command.paths import undo_dir_option
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, failure
 from kctl.groups.group_lag import nothing_of
 from kctl.groups.offset_changes import read_commits, save_undo, undo_command, undo_told
-from kctl.groups.options import scopes_option, undo_dir_option
+from kctl.groups.options import scopes_option
 from kctl.groups.targets import committed_in
 from kctl.reach.session import Session
 from kctl.texts.output import Column, counted

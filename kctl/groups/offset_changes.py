@@ -14,7 +14,7 @@ from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError, failure
 from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, NEW, Group, described_groups, labels
-from kctl.groups.offsets_file import FileOffset, csv_text, save
+from kctl.groups.offsets_file import save_offsets
 from kctl.groups.partitions_text import partitions_text
 from kctl.settings import Settings
 from kctl.texts.output import note
@@ -114,17 +114,10 @@ def still_as_shown(session: Session, shown: Mapping[str, Commits]) -> None:
 
 
 def save_undo(directory: Path, before: Mapping[str, Mapping[TopicPartition, int]]) -> Path | None:
-    """The offsets as they are, in a file that reset-offsets takes; None where there are none. KctlError if they cannot
-    be saved: then nothing may be changed."""
-    lines = [
-        FileOffset(name, where, offset) for name, offsets in before.items() for where, offset in sorted(offsets.items())
-    ]
-    if not lines:
-        return None
-    first = next(iter(before)) if len(before) == 1 else "groups"
-    text = csv_text(lines, of_one=len(before) == 1)
+    """The offsets as they are before a change, as by save_offsets. KctlError if they cannot be saved: then nothing may
+    be changed."""
     try:
-        return save(directory, f"{first}-{time.strftime('%Y%m%dT%H%M%S')}", text)
+        return save_offsets(directory, before)
     except KctlError as error:
         hint = "nothing was changed, for there would be no way back; --undo-dir DIR has it saved elsewhere"
         raise error.with_hint(hint) from error

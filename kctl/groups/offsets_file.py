@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.texts.documents import read_json
 from kctl.texts.parsing import whole_number
-from kctl.texts.text_files import write
+from kctl.texts.text_files import save_new
 
 
 class FileOffset(NamedTuple):
@@ -103,15 +102,10 @@ def csv_text(offsets: Iterable[FileOffset], *, of_one: bool) -> str:
     return text.getvalue()
 
 
-def save(directory: Path, name: str, text: str, *, suffix: str = ".csv") -> Path:
-    """Under this name, or one like it where that one is taken: nothing is written over. KctlError if that cannot be
-    done."""
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:150]
-    count = 1
-    while True:
-        path = directory / (f"{safe}{suffix}" if count == 1 else f"{safe}-{count}{suffix}")
-        try:
-            write(str(path), text, "x")
-            return path
-        except FileExistsError:
-            count += 1
+def save_offsets(directory: Path, before: Mapping[str, Mapping[TopicPartition, int]]) -> Path | None:
+    """The offsets of these groups, in a new file that reset-offsets takes; None where there are none. KctlError if they
+    cannot be saved."""
+    lines = [
+        FileOffset(name, where, offset) for name, offsets in before.items() for where, offset in sorted(offsets.items())
+    ]
+    return save_new(directory, before, "groups", ".csv", csv_text(lines, of_one=len(before) == 1)) if lines else None

@@ -14,7 +14,7 @@ import click
 from kafkad.names import TopicPartition
 from kctl.command.choosing import Choice, choosing
 from kctl.command.cluster_names import group_names
-from kctl.command.paths import files
+from kctl.command.paths import files, undo_dir_option
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.groups.committed import Commits
@@ -22,7 +22,7 @@ from kctl.groups.group_lag import ChosenGroups, chosen_groups, nothing_of, nothi
 from kctl.groups.offset_changes import inactive_ones, of_known_type, read_commits
 from kctl.groups.offset_plan import COLUMNS, Plans, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets
-from kctl.groups.options import scopes_option, undo_dir_option
+from kctl.groups.options import scopes_option
 from kctl.groups.targets import CURRENT, EARLIEST, GIVEN, LATEST, Target, parse_ago, parse_target
 from kctl.reach.session import Session
 from kctl.texts.output import note, render_errors, time_text

@@ -4,12 +4,17 @@ those that kctl keeps for a later command."""
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from kctl.errors import Exit, KctlError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @contextmanager
@@ -78,3 +83,18 @@ def write(path: str, text: str, mode: Literal["w", "x"] = "w") -> None:
         raise
     except OSError as error:
         raise KctlError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def save_new(directory: Path, names: Collection[str], plural: str, suffix: str, text: str) -> Path:
+    """In a file whose name says what of (the one name, or the plural) and when, with a number behind it where that name
+    is taken: nothing is written over. KctlError if that cannot be done."""
+    of = next(iter(names)) if len(names) == 1 else plural
+    stem = f"{re.sub(r'[^A-Za-z0-9._-]', '_', of)[:150]}-{time.strftime('%Y%m%dT%H%M%S')}"
+    count = 1
+    while True:
+        path = directory / (f"{stem}{suffix}" if count == 1 else f"{stem}-{count}{suffix}")
+        try:
+            write(str(path), text, "x")
+            return path
+        except FileExistsError:
+            count += 1

@@ -13,9 +13,9 @@ from kctl.command.changes import Change
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
+from kctl.command.paths import undo_dir_option
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.groups.options import undo_dir_option
 from kctl.reach.deleting import delete_topics
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError
 from kctl.groups.committed import Commits, committed
-from kctl.groups.offset_changes import save_undo, undo_command
-from kctl.groups.offsets_file import save
+from kctl.groups.offset_changes import undo_command
+from kctl.groups.offsets_file import save_offsets
 from kctl.texts.output import counted, note
 from kctl.texts.spelling import quote, spelled
+from kctl.texts.text_files import save_new
 from kctl.topics.wanted import Wanted, file_text
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _no_offsets(groups: Collection[str], error: KctlError) -> KctlError:
 
 
 def _save_offsets(session: Session, directory: Path, before: Mapping[str, Mapping[TopicPartition, int]]) -> None:
-    file = save_undo(directory, before)
+    file = save_offsets(directory, before)
     if file is not None:
         back = undo_command(session.settings, before, file)
         whose = counted(len(before), "group")
@@ -61,9 +61,8 @@ def _named(word: str, names: Collection[str]) -> str:
 
 
 def _save_topics(session: Session, directory: Path, topics: Sequence[TopicDetails]) -> None:
-    first = topics[0].name if len(topics) == 1 else "topics"
-    name = f"{first}-{time.strftime('%Y%m%dT%H%M%S')}"
-    file = save(directory, name, "".join(map(_text, topics)), suffix=".yaml")
+    names = [topic.name for topic in topics]
+    file = save_new(directory, names, "topics", ".yaml", "".join(map(_text, topics)))
     again = spelled(session.settings, f"topics create -f {quote(str(file))}")
     unseen = [topic.name for topic in topics if not topic.configs]
     without = f"their records and the settings of {_named('topic', unseen)}" if unseen else "their records"

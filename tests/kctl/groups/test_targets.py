@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.groups import reset_offsets
-from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets, save
+from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets, save_offsets
 from kctl.groups.partition_lag import Range
 from kctl.groups.targets import (
     GIVEN,
@@ -159,8 +159,8 @@ def test_files_of_several_groups_come_back(offsets: list[tuple[str, int, int]]) 
 
 
 def test_a_file_on_disk_has_names_as_they_are(tmp_path: Path) -> None:
-    path = save(tmp_path, "offsets", csv_text([FileOffset("g\r5", A0, 5)], of_one=False))
-    assert reset_offsets._file(str(path)) == {"g\r5": {A0: 5}}
+    path = save_offsets(tmp_path, {"g\r5": {A0: 5}, "h": {A0: 6}})
+    assert reset_offsets._file(str(path)) == {"g\r5": {A0: 5}, "h": {A0: 6}}
 
 
 def test_files_as_others_write_them() -> None:
@@ -198,12 +198,6 @@ def test_files_that_make_no_sense(text: str, why: str) -> None:
         parse_offsets(text, "f")
     assert caught.value.what.startswith(why)
     assert caught.value.exit_code == Exit.USAGE
-
-
-def test_nothing_is_written_over(tmp_path: Path) -> None:
-    first, second = (save(tmp_path, "../weird/gröup", text) for text in ("1", "2"))
-    assert (first.parent, second.parent) == (tmp_path, tmp_path)
-    assert (first.read_text(), second.read_text()) == ("1", "2")
 
 
 def test_a_file_of_many_groups_is_not_searched_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

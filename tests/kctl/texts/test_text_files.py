@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import resource
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kctl.errors import Exit, KctlError
-from kctl.texts.text_files import text_of, write
+from kctl.texts.text_files import save_new, text_of, write
 
 
 @pytest.fixture
@@ -41,3 +42,15 @@ def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(KctlError, match=r"/nowhere/a\.csv cannot be written: No such file or directory") as told:
         write(str(tmp_path / "nowhere" / "a.csv"), "")
     assert told.value.exit_code is Exit.FAILED
+
+
+def test_a_new_file_is_called_after_what_it_is_of_and_nothing_is_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "strftime", lambda _: "20261130T101112")
+    files = [save_new(tmp_path, names, "groups", ".csv", "") for names in (["../weird/gröup"], ["a", "b"])]
+    first, second = (save_new(tmp_path, ["g" * 200], "groups", ".csv", text) for text in ("1", "2"))
+    assert [file.name for file in files] == [".._weird_gr_up-20261130T101112.csv", "groups-20261130T101112.csv"]
+    assert {file.parent for file in (*files, first, second)} == {tmp_path}
+    assert (first.name, second.name) == (f"{'g' * 150}-20261130T101112.csv", f"{'g' * 150}-20261130T101112-2.csv")
+    assert (first.read_text(), second.read_text()) == ("1", "2")

@@ -251,7 +251,7 @@ def test_of_two_files_the_one_that_cannot_be_saved_is_named(
     def refuse(directory: Path, before: object) -> NoReturn:
         raise KctlError("groups.csv: No space left on device")
 
-    monkeypatch.setattr(undo_files, "save_undo", refuse)
+    monkeypatch.setattr(undo_files, "save_offsets", refuse)
     monkeypatch.chdir(tmp_path)
     make_topic(broker.port, "half-saved", 10)
     commit(broker.port, "half-saving", {TopicPartition("half-saved", 0): 3})
