@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import click
+
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[click.shell_completion.CompletionItem]:
@@ -17,10 +22,5 @@ def directories(_: click.Context, __: click.Parameter, incomplete: str) -> list[
     return [CompletionItem(incomplete, type="dir")]
 
 
-undo_dir_option = click.option(
-    "--undo-dir",
-    shell_complete=directories,
-    default=".",
-    metavar="DIR",
-    help="Directory for the undo file.  [default: the current one]",
-)
+def undo_dir_option(told: str = "Directory for the undo file.  [default: the current one]") -> Callable[[F], F]:
+    return click.option("--undo-dir", shell_complete=directories, default=".", metavar="DIR", help=told)

@@ -29,7 +29,7 @@ from kctl.texts.scopes import parse_scope
     shell_complete=topic_names,
     help="Only this topic, or some of its partitions.",
 )
-@undo_dir_option
+@undo_dir_option()
 @pass_session
 def clone_group(session: Session, source: str, copy: str, topics: tuple[str, ...], undo_dir: str) -> int:
     """Copy the committed offsets of a group to another one.

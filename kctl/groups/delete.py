@@ -36,7 +36,7 @@ COLUMNS = (
 
 @click.command("delete", cls=KctlCommand, columns=COLUMNS)
 @choosing("group", group_names, required=True)
-@undo_dir_option
+@undo_dir_option()
 @pass_session
 def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
     """Delete empty groups with their offsets.

@@ -43,7 +43,7 @@ COLUMNS = (
 @click.argument("group", shell_complete=group_names)
 @scopes_option
 @click.option("--all-topics", is_flag=True, help="All topics that the group has committed offsets for.")
-@undo_dir_option
+@undo_dir_option()
 @pass_session
 def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_topics: bool, undo_dir: str) -> int:
     """Delete a group's committed offsets of topics.

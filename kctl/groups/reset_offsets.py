@@ -62,7 +62,7 @@ _NAMED = 5
 @click.option("--execute", is_flag=True, help="The same as --yes.")
 @click.option("--export", is_flag=True, help="Print the new offsets in Kafka's CSV format, and change nothing.")
 @click.option("--wait", is_flag=True, help="Wait until the group is empty.")
-@undo_dir_option
+@undo_dir_option()
 @pass_session
 def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
     """Move the committed offsets of empty groups.

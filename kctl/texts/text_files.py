@@ -67,8 +67,8 @@ def in_utf8(text: str, what: str) -> str:
 
 
 def write(path: str, text: str, mode: Literal["w", "x"] = "w") -> None:
-    """KctlError, with the path, if that cannot be done; of a file that is to be a new one nothing is left then.
-    FileExistsError if there is one."""
+    """As `open` does with this mode. KctlError, with the path, if it cannot be written: "x" leaves nothing of it then.
+    FileExistsError if it is there already."""
     try:
         with open(path, mode, encoding="utf-8") as file:
             try:

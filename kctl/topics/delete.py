@@ -38,15 +38,17 @@ COLUMNS = (
 @choosing("topic", topic_names, required=True)
 @click.option("--if-exists", is_flag=True, help="Accept that a topic does not exist.")
 @click.option("--internal", is_flag=True, help="Allow internal topics: their state is lost.")
-@undo_dir_option
+@undo_dir_option(
+    "Directory for what is saved; nothing is deleted if that fails.  [default: the current one; then it is]"
+)
 @pass_session
 def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, undo_dir: str) -> int:
     """Delete topics with all their records.
 
     Shows what will be lost, then asks you to type the topic's name, or the number of topics. Nothing brings the
-    records back. Partitions, replication and settings are saved first, in a file for create -f, and committed offsets
-    of groups, in a file that reset-offsets --from-file can read. Where that cannot be done, as on a full disk, topics
-    are deleted without, but not with an --undo-dir.
+    records back. First saves what makes the topics again (for create -f), and committed offsets of groups (for
+    reset-offsets --from-file). If that fails, as on a full disk, the topics are deleted all the same, unless --undo-dir
+    was given.
 
     Example: kctl topics delete orders-old
     """
