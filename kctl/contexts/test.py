@@ -47,24 +47,25 @@ class Step(NamedTuple):
     error: KctlError | None = None
 
 
-class Trial(NamedTuple):
-    """What became of an address. `broker`: who advertises it, if the context does not have it."""
+class Place(NamedTuple):
+    """An address to try. `broker`: who advertises it, and in which cluster, if the context does not have it."""
 
     address: Address
+    broker: int | None = None
+    cluster_id: str | None = None
+
+
+class Trial(NamedTuple):
+    """What became of it there."""
+
+    place: Place
     steps: tuple[Step, ...]
     metadata: MetadataResponse | None
-    broker: int | None = None
 
     @property
     def error(self) -> KctlError | None:
-        failed = self.steps[-1].error
-        return failed if failed is None or self.broker is None else unreachable(self.broker, self.address, failed)
-
-
-class Advertised(NamedTuple):
-    address: Address
-    broker: int
-    cluster_id: str | None
+        failed, (address, broker, _) = self.steps[-1].error, self.place
+        return failed if failed is None or broker is None else unreachable(broker, address, failed)
 
 
 @click.command("test", cls=KctlCommand, columns=COLUMNS)
@@ -82,9 +83,9 @@ def test(settings: Settings, name: str | None) -> int:
     """
     settings.context = name or settings.context
     access = resolve(settings, os.environ)
-    trials = [tried(Address(*pair), access, settings.timeout) for pair in access.bootstrap]
-    trials += _at_advertised(advertised(trials), access, settings.timeout)
-    rows = [_row(trial.address, step) for trial in trials for step in trial.steps]
+    trials = _at_once([Place(Address(*pair)) for pair in access.bootstrap], access, settings.timeout)
+    trials += _at_once(advertised(trials), access, settings.timeout)
+    rows = [_row(trial.place.address, step) for trial in trials for step in trial.steps]
     errors = [trial.error for trial in trials if trial.error]
     Writer(settings, COLUMNS, Document(settings.command)).write(rows, errors)
     sys.stdout.flush()
@@ -102,36 +103,32 @@ def _row(address: Address, step: Step) -> Row:
     }
 
 
-def advertised(trials: Iterable[Trial]) -> list[Advertised]:
+def advertised(trials: Iterable[Trial]) -> list[Place]:
     """The addresses that the brokers told of and that were not tried, each once."""
-    tried = {trial.address for trial in trials}
-    found: dict[Address, Advertised] = {}
+    tried = {trial.place.address for trial in trials}
+    found: dict[Address, Place] = {}
     for answer in filter(None, (trial.metadata for trial in trials)):
         for broker in answer.brokers:
             address = Address(broker.host, broker.port)
             if address not in tried:
-                found.setdefault(address, Advertised(address, broker.node_id, answer.cluster_id))
+                found.setdefault(address, Place(address, broker.node_id, answer.cluster_id))
     return list(found.values())
 
 
-def _at_advertised(places: list[Advertised], access: Access, seconds: float) -> list[Trial]:
+def _at_once(places: list[Place], access: Access, seconds: float) -> list[Trial]:
     """All at once: where one cannot be reached, the others often cannot either."""
-    if not places:
-        return []
+    if len(places) < 2:
+        return [tried(place, access, seconds) for place in places]
     from concurrent.futures import ThreadPoolExecutor
 
-    def work(place: Advertised) -> Trial:
-        return tried(place.address, access, seconds, place.cluster_id)._replace(broker=place.broker)
-
     with ThreadPoolExecutor(len(places)) as threads:
-        return list(threads.map(work, places))
+        return list(threads.map(lambda place: tried(place, access, seconds), places))
 
 
-def tried(address: Address, access: Access, seconds: float, cluster_id: str | None = None) -> Trial:
-    """The steps at one address, as far as they go; the last one may have failed. `cluster_id`: the one it has to be of,
-    if that is known."""
+def tried(place: Place, access: Access, seconds: float) -> Trial:
+    """The steps at one address, as far as they go; the last one may have failed."""
     with ExitStack() as stack:
-        attempt = _Attempt(address, access, time.monotonic() + seconds, stack, cluster_id)
+        attempt = _Attempt(place, access, time.monotonic() + seconds, stack)
         plan: list[tuple[str, Callable[[], str]]] = [("DNS", attempt.look_up), ("TCP", attempt.connect)]
         if access.has_tls:
             plan.append(("TLS", attempt.secure))
@@ -140,10 +137,10 @@ def tried(address: Address, access: Access, seconds: float, cluster_id: str | No
         plan += [("ApiVersions", attempt.ask_versions), ("Metadata", attempt.ask_brokers)]
         steps: list[Step] = []
         for name, act in plan:
-            steps.append(_timed(name, act, address))
+            steps.append(_timed(name, act, place.address))
             if steps[-1].error:
                 break
-        return Trial(address, tuple(steps), attempt.metadata)
+        return Trial(place, tuple(steps), attempt.metadata)
 
 
 def _timed(name: str, act: Callable[[], str], address: Address) -> Step:
@@ -167,14 +164,11 @@ def _timed(name: str, act: Callable[[], str], address: Address) -> Step:
 class _Attempt:
     """Each method needs those before it, and returns what it found, for a person."""
 
-    def __init__(
-        self, address: Address, access: Access, deadline: float, stack: ExitStack, cluster_id: str | None
-    ) -> None:
-        self._address = address
+    def __init__(self, place: Place, access: Access, deadline: float, stack: ExitStack) -> None:
+        self._address, _, self._cluster_id = place
         self._access = access
         self._deadline = deadline
         self._stack = stack
-        self._cluster_id = cluster_id
         self.metadata: MetadataResponse | None = None
         self._socket: socket.socket
         self._opened: Connection | None = None

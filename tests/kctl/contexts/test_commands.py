@@ -12,8 +12,9 @@ from threading import Barrier, Thread
 
 import pytest
 
+from kafkad.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from kctl.contexts.set import changed
-from kctl.contexts.test import Advertised, Trial, _at_advertised, tried
+from kctl.contexts.test import Place, Step, Trial, tried
 from kctl.errors import Exit
 from kctl.reach.access import Access
 from kctl.reach.connection import Address
@@ -265,17 +266,21 @@ def test_addresses_that_brokers_advertise_are_tested_too(kctl: Kctl, pair: tuple
     assert "see advertised.listeners" in ran.err
 
 
-def test_addresses_that_brokers_advertise_are_tested_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None has less time, and the test takes no longer, because others do not answer."""
-    places = [Advertised(Address("h", port), port, None) for port in range(40)]
-    all_at_once = Barrier(len(places), timeout=5)
+def test_addresses_are_tested_all_at_once(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the context, then those that brokers advertise. None has less time, and the test takes no longer,
+    because others do not answer."""
+    all_at_once = Barrier(40, timeout=5)
+    advertised = [MetadataResponseBroker(node_id=port, host="h", port=port) for port in range(41, 81)]
 
-    def wait_for_all(address: Address, access: Access, seconds: float, cluster_id: str | None) -> Trial:
+    def wait_for_all(place: Place, access: Access, seconds: float) -> Trial:
         all_at_once.wait()
-        return Trial(address, (), None)
+        return Trial(place, (Step("Metadata", 0, f"broker {place.broker}"),), MetadataResponse(brokers=advertised))
 
     monkeypatch.setattr("kctl.contexts.test.tried", wait_for_all)
-    assert [trial.broker for trial in _at_advertised(places, Access(), 10)] == list(range(40))
+    given = ",".join(f"h:{port}" for port in range(1, 41))
+    ran = kctl("contexts", "test", "-b", given, "-o", "json")
+    found = [(item["address"], item["found"]) for item in json.loads(ran.out)["items"]]
+    assert found == [(f"h:{n}", f"broker {n if n > 40 else None}") for n in range(1, 81)]
 
 
 def test_an_advertised_address_in_another_cluster_fails_the_test(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:
@@ -310,7 +315,7 @@ def test_the_end_of_a_certificate_is_told_to_the_second(tmp_path: Path) -> None:
         thread = Thread(target=greet)
         thread.start()
         access = Access(security_protocol="SSL", ca=str(authority.write(tmp_path / "ca.pem")))
-        trial = tried(Address("127.0.0.1", server.getsockname()[1]), access, 10)
+        trial = tried(Place(Address("127.0.0.1", server.getsockname()[1])), access, 10)
         thread.join()
     (told,) = [step.found for step in trial.steps if step.name == "TLS"]
     when = soon.certificate.not_valid_after_utc.strftime("%Y-%m-%d %H:%M:%S UTC")
