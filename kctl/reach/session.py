@@ -124,10 +124,9 @@ class Session:
         self._open: dict[Address, Connection] = {}
         self._first: Connection | None = None
         self._cluster: Cluster | None = None
-        self._cluster_id: str | None = None
-        """As a broker last told it; None before, and of a cluster that has none."""
-        self._known: list[Broker] = []
-        """The brokers, as one of them last told."""
+        """As a broker last told it; None before."""
+        self._is_current = False
+        """False where it has to be asked for before it is looked at again."""
         self._leaders: dict[TopicPartition, int | KctlError] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._silent: dict[int, float] = {}
@@ -143,14 +142,24 @@ class Session:
 
     @property
     def cluster(self) -> Cluster:
-        if self._cluster is None:
+        if not self._is_current:
             self.metadata(())
         assert self._cluster is not None  # metadata() has set it, or raised
         return self._cluster
 
+    @property
+    def _known(self) -> list[Broker]:
+        """The brokers, as one of them last told."""
+        return list(self._cluster.brokers.values()) if self._cluster else []
+
+    @property
+    def _cluster_id(self) -> str | None:
+        """As a broker last told it; None before, and of a cluster that has none."""
+        return self._cluster.cluster_id if self._cluster else None
+
     def refresh(self) -> Cluster:
         """The cluster as it is now."""
-        self._cluster = None
+        self._is_current = False
         return self.cluster
 
     def metadata(self, topics: Iterable[str] | None = None) -> list[Topic]:
@@ -160,11 +169,10 @@ class Session:
         asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         response = self.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         brokers = {node.node_id: Broker(node.node_id, node.host, node.port, node.rack) for node in response.brokers}
-        self._cluster = Cluster(response.cluster_id, response.controller_id, dict(sorted(brokers.items())))
-        self._cluster_id = response.cluster_id
-        known = list(self._cluster.brokers.values())
-        if known != self._known:
-            self._known, self._holders = known, None
+        cluster = Cluster(response.cluster_id, response.controller_id, dict(sorted(brokers.items())))
+        if self._cluster is None or cluster.brokers != self._cluster.brokers:
+            self._holders = None
+        self._cluster, self._is_current = cluster, True
         found = cast("list[Topic]", response.topics)
         self._news.extend(found)
         return found
@@ -456,7 +464,7 @@ class Session:
             self._leaders.clear()
             self._coordinators.clear()
             self._news.clear()
-            self._cluster = None
+            self._is_current = False
 
         given_up = self._given_up.setdefault(name, set())
         rounds = Rounds(name, find, build, read, self.settings.timeout, self._is_worth_waiting_for, given_up, done)

@@ -44,7 +44,7 @@ def session_of(*brokers: int) -> Session:
     """One that was told of these brokers, and is connected to none."""
     session = Session(Settings(), Access(bootstrap=(("h", 1),)))
     session._cluster = Cluster("c", 1, {broker: Broker(broker, "h", broker, None) for broker in brokers})
-    session._known = list(session._cluster.brokers.values())
+    session._is_current = True
     return session
 
 

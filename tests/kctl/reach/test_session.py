@@ -453,14 +453,15 @@ def test_an_address_in_another_cluster_ends_the_waiting_only_where_there_is_no_o
 
     access = Access(bootstrap=(tuple(first.address),))
     session = Session(Settings(), access, lambda: time.monotonic() + sum(slept), sleep)
-    assert len(session.cluster.brokers) == 2
+    told_of = session.cluster
+    assert len(told_of.brokers) == 2
     first.die()
     with pytest.raises(KctlError, match="no broker answered") as told:
         session.refresh()
     assert told.value.exit_code is Exit.UNREACHABLE and slept, "it may be back soon"
     assert f"{other.address} is a broker of cluster theirs, not of ours" in told.value.hints
     session.access = Access(bootstrap=(tuple(other.address),))
-    session._known = session._known[1:]
+    session._cluster = told_of._replace(brokers={2: told_of.brokers[2]})
     with pytest.raises(OtherCluster) as left:
         session.refresh()
     assert left.value.what == ADVERTISED.format(other.address)
