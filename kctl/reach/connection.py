@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from queue import SimpleQueue
 from select import select
 from struct import Struct
@@ -39,6 +39,7 @@ _TLS_ALERTS = {0x150300, 0x150301, 0x150302, 0x150303}
 """The first bytes of a TLS alert, read as a length: over 336 MB. A TLS port answers so to anything but TLS."""
 _OTHER_PORT = ("a TLS port? -X security.protocol=SSL or SASL_SSL", "or the port of something else?")
 _SASL_HANDSHAKE = 17
+_DESCRIBE_QUORUM = 55
 _METADATA_WITH_CLUSTER_ID = 2
 _LENGTH = Struct(">i")
 
@@ -59,6 +60,11 @@ class Address(NamedTuple):
 def only_reads(key: int) -> bool:
     """True if this API changes nothing, so that a request may be sent twice."""
     return APIS[key].name.startswith(_READING)
+
+
+def is_kraft(versions: Mapping[int, tuple[int, int]]) -> bool:
+    """True if a broker that serves these APIs is in KRaft mode: no other describes the quorum."""
+    return _DESCRIBE_QUORUM in versions
 
 
 class _Sent(NamedTuple):

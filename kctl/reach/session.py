@@ -26,6 +26,7 @@ from kctl.reach.connection import (
     answering,
     connect_all,
     connect_first,
+    is_kraft,
     only_reads,
     unreachable,
 )
@@ -47,9 +48,6 @@ R = TypeVar("R")
 V = TypeVar("V")
 
 _LONGEST_BACKOFF_SECONDS = 1.0
-
-_DESCRIBE_QUORUM = 55
-"""An API that only brokers in KRaft mode serve."""
 
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have a coordinator."""
@@ -391,7 +389,7 @@ class Session:
         """The broker to send changes of the cluster to. None: to any, which passes them on in KRaft; as the controller
         each answer names a live broker there, by chance."""
         controller = self.cluster.controller_id
-        if controller not in self.cluster.brokers or _DESCRIBE_QUORUM in self.connection().versions:
+        if controller not in self.cluster.brokers or is_kraft(self.connection().versions):
             return None
         return controller
 
