@@ -185,16 +185,14 @@ class _Attempt:
         return f"connected to {self._socket.getpeername()[0]}"
 
     def secure(self) -> str:
-        import ssl
-
         from kctl.reach.login import secure
 
-        self._socket = secure(self._socket, self._address.host, self._access, self._deadline)
-        assert isinstance(self._socket, ssl.SSLSocket)
-        until = ssl.cert_time_to_seconds(str((self._socket.getpeercert() or {})["notAfter"]))
-        left = duration_text((until - int(time.time())) * 1000)
-        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(until))
-        return f"{self._socket.version()}, certificate valid until {when} ({left} left)"
+        self._socket = secured = secure(self._socket, self._address.host, self._access, self._deadline)
+        until_ms = self._connection.certificate_until_ms()
+        assert until_ms is not None
+        left = duration_text(until_ms - int(time.time() * 1000))
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(until_ms // 1000))
+        return f"{secured.version()}, certificate valid until {when} ({left} left)"
 
     def log_in(self) -> str:
         from kctl.reach.login import authenticate

@@ -13,7 +13,9 @@ from kctl.texts.output import counted, duration_text, size_text
 _FULL_WARN, _FULL_ERROR = 0.15, 0.05
 _CROWDED = 1.25
 """A broker that leads this many times its share is worth a word."""
-_DAYS_WARN, _DAYS_ERROR = 30, 7
+_DAY_MS = 86_400_000
+_WARN_MS, _ERROR_MS = 30 * _DAY_MS, 7 * _DAY_MS
+"""How long a certificate is still valid."""
 _FULL_IN_DAYS = 7
 _RENEW = (
     "write the new one over the broker's ssl.keystore.location: kafkad reads it within a minute, Kafka at a restart"
@@ -109,9 +111,7 @@ def filling(facts: Facts) -> Iterator[Finding]:
         if days < _FULL_IN_DAYS:
             name = f"{directory.path} of broker {directory.broker}"
             severity = Severity.ERROR if days < 1 else Severity.WARN
-            summary = (
-                f"at {size_text(int(rate))}/s the disk of {name} is full in {duration_text(int(days * 86_400_000))}"
-            )
+            summary = f"at {size_text(int(rate))}/s the disk of {name} is full in {duration_text(int(days * _DAY_MS))}"
             yield Finding(severity, summary, (name,), _MAKE_ROOM)
 
 
@@ -206,12 +206,13 @@ def settings(facts: Facts) -> Iterator[Finding]:
 def certificate(facts: Facts) -> Iterator[Finding]:
     """Brokers may show the same one, or each its own."""
     same: dict[tuple[Severity, str], list[int]] = {}
-    for broker, days in sorted(facts.certificate_days.items(), key=itemgetter(1)):
-        if days < _DAYS_WARN:
-            severity = Severity.ERROR if days < _DAYS_ERROR else Severity.WARN
-            same.setdefault((severity, duration_text(int(max(days, 0) * 86_400_000))), []).append(broker)
-    for (severity, left), brokers in same.items():
-        summary = f"the certificate of broker {', '.join(map(str, brokers))} expires in {left}"
+    for broker, until_ms in sorted(facts.certificate_until_ms.items(), key=itemgetter(1)):
+        left = max(until_ms - facts.now_ms, 0)
+        if left < _WARN_MS:
+            severity = Severity.ERROR if left < _ERROR_MS else Severity.WARN
+            same.setdefault((severity, duration_text(left)), []).append(broker)
+    for (severity, text), brokers in same.items():
+        summary = f"the certificate of broker {', '.join(map(str, brokers))} expires in {text}"
         items = tuple(f"broker/{broker}" for broker in brokers)
         yield Finding(severity, summary, items, _RENEW, "certificates of brokers expire soon")
 

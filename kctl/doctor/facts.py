@@ -96,8 +96,8 @@ class Facts(NamedTuple):
     acls: tuple[Binding, ...] = ()
     growth: Mapping[tuple[int, str], float] = {}
     """Bytes a second by which the free space of a broker's directory shrinks, where it was looked at twice."""
-    certificate_days: Mapping[int, float] = {}
-    """Days until a broker's certificate expires, for brokers that have one."""
+    certificate_until_ms: Mapping[int, int] = {}
+    """The time at which a broker's certificate expires, for brokers that have one."""
     health: Mapping[int, HealthReport] = {}
     """What each broker says of itself at /health."""
     unseen: Mapping[str, tuple[KctlError, ...]] = {}
@@ -114,7 +114,7 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
     brokers, directories, errors = broker_facts(session, topics)
     answering = [broker.id for broker in brokers if broker.release is not None]
     connections = {broker: session.connection(broker) for broker in answering}
-    days = {broker: connection.certificate_days(now_ms) for broker, connection in connections.items()}
+    until = {broker: connection.certificate_until_ms() for broker, connection in connections.items()}
     facts = Facts(
         now_ms=now_ms,
         controller_id=session.cluster.controller_id,
@@ -122,7 +122,7 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
         brokers=tuple(brokers),
         directories=tuple(directories),
         versions={broker: connection.versions for broker, connection in connections.items()},
-        certificate_days={broker: left for broker, left in days.items() if left is not None},
+        certificate_until_ms={broker: end for broker, end in until.items() if end is not None},
     ).without(DIRECTORIES, errors)
     if SETTINGS in needs or BROKER_SETTINGS in needs:
         facts = _with_settings(session, facts, answering)

@@ -198,14 +198,14 @@ class Connection:
         """For `select`."""
         return self._socket.fileno()
 
-    def certificate_days(self, now_ms: int) -> float | None:
-        """Days until the broker's certificate expires; None without TLS."""
+    def certificate_until_ms(self) -> int | None:
+        """The time at which the broker's certificate expires; None without TLS."""
         certificate: dict[str, str] = getattr(self._socket, "getpeercert", dict)()
         if not certificate:
             return None
         import ssl
 
-        return (ssl.cert_time_to_seconds(certificate["notAfter"]) - now_ms / 1000) / 86400
+        return ssl.cert_time_to_seconds(certificate["notAfter"]) * 1000
 
     def is_stale(self) -> bool:
         """True if either side has closed it since the last answer, or the broker sent something nobody asked for."""

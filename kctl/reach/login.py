@@ -33,7 +33,7 @@ _NOT_YET_VALID, _EXPIRED, _OTHER_NAME, _OTHER_ADDRESS = 9, 10, 62, 64
 _IGNORE_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME
 
 
-def secure(sock: socket.socket, host: str, access: Access, deadline: float) -> socket.socket:
+def secure(sock: socket.socket, host: str, access: Access, deadline: float) -> ssl.SSLSocket:
     """TLS on a connected socket. KctlError says what is wrong, with the address: Disconnected where a broker says
     nothing more, as one that is being stopped."""
     import ssl

@@ -65,6 +65,7 @@ def topic(name: str, *partitions: tuple[int, list[int], list[int]]) -> Any:
     )
 
 
+DAY_MS = 86_400_000
 WELL = (1, [1, 2, 3], [1, 2, 3])
 ONGOING = Lingering(Transaction("app", "Ongoing", 7, 0, 900_000, 1_000, (TopicPartition("t", 1),)))
 DECIDED = Lingering(
@@ -94,7 +95,9 @@ def test_a_healthy_cluster_has_no_findings() -> None:
 
 def test_each_certificate_that_expires_soon_is_a_finding() -> None:
     """Whichever broker was asked first: the others' may be renewed, or not."""
-    one, other = found(HEALTHY._replace(certificate_days={1: 20, 2: 1, 3: 300}), "certificate")
+    one, other = found(
+        HEALTHY._replace(certificate_until_ms={1: 20 * DAY_MS, 2: DAY_MS, 3: 300 * DAY_MS}), "certificate"
+    )
     assert (one.severity, one.items) == (ERROR, ("broker/2",))
     assert (other.severity, other.items) == (WARN, ("broker/1",))
     assert "ssl.keystore.location" in one.fix
@@ -196,14 +199,24 @@ def test_ids_are_unique() -> None:
         ("versions", {"versions": {1: API, 2: {0: (0, 12)}}}, WARN, "different versions of the protocol: 1 / 2"),
         ("settings", {"broker_settings": {1: {"auto.create.topics.enable": "true"}}}, INFO, "misspells"),
         ("settings", {"broker_settings": {1: {"unclean.leader.election.enable": "true"}}}, WARN, "records are lost"),
-        ("certificate", {"certificate_days": {1: 90, 2: 20.5}}, WARN, "broker 2 expires in 20d12h"),
+        (
+            "certificate",
+            {"certificate_until_ms": {1: 90 * DAY_MS, 2: 41 * DAY_MS // 2}},
+            WARN,
+            "broker 2 expires in 20d12h",
+        ),
         (
             "clocks",
             {"newest": {TopicPartition("t", 0): 7_200_000}},
             WARN,
             "1 partition with records from the future (up to 2h00m",
         ),
-        ("certificate", {"certificate_days": {1: 90, 2: 2, 3: 2}}, ERROR, "broker 2, 3 expires in 2d00h"),
+        (
+            "certificate",
+            {"certificate_until_ms": {1: 90 * DAY_MS, 2: 2 * DAY_MS, 3: 2 * DAY_MS}},
+            ERROR,
+            "broker 2, 3 expires in 2d00h",
+        ),
         (
             "hanging-transactions",
             {"hanging": ({"topic": "t", "partition": 1, "age_ms": 60000, "why": "w", "fix": "f"},)},
