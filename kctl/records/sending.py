@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
-from kctl.configs.resources import Resource, described
 from kctl.errors import Disconnected, KctlError, failure
 from kctl.reach.connection import Connection
 from kctl.reach.session import Session
@@ -296,11 +295,10 @@ class Sender:
         what = f"partition {where} does not take the records"
         if code in _PERHAPS_WRITTEN:
             self._in_doubt.add(where)
-        if code in _TOO_LARGE and batch.count > 1:
-            self._queues[where].split()
-            return
-        if code in _TOO_LARGE:
-            setting = _TOO_LARGE[code]
+        if setting := _TOO_LARGE.get(code):
+            if batch.count > 1:
+                self._queues[where].split()
+                return
             limit = self._limit_of(where.topic, setting)
             what += "" if limit is None else f": it takes {limit:,} bytes at once"
             error = failure(code, what, hints=[_room(where.topic, setting, batch.bytes, self._options.codec)])
@@ -316,9 +314,10 @@ class Sender:
     def _limit_of(self, topic: str, setting: str) -> int | None:
         """The most bytes that a batch may have there by this setting; None if it cannot be seen."""
         if (topic, setting) not in self._limits:
-            found, _ = described(self._session, [Resource("topic", topic)], [setting])
-            values = [entry.value for entries in found.values() for entry in entries if entry.value]
-            self._limits[topic, setting] = int(values[0]) if values else None
+            from kctl.configs.of_topics import topic_settings
+
+            entries = topic_settings(self._session, [topic], [setting]).of.get(topic, ())
+            self._limits[topic, setting] = next((int(entry.value) for entry in entries if entry.value), None)
         return self._limits[topic, setting]
 
     def _again(self, where: TopicPartition, error: KctlError) -> None:
