@@ -72,14 +72,16 @@ class Disconnected(Unreachable):
 class OtherCluster(Unreachable):
     """A broker of another cluster is where one of ours should be, at `address`. It must not be asked for anything."""
 
-    def __init__(self, where: str, theirs: str, ours: str, *, hints: Sequence[str] = ()) -> None:
+    def __init__(self, address: str, theirs: str, ours: str, broker: int | None = None) -> None:
+        """`broker`: who advertises the address."""
+        where = address if broker is None else f"broker {broker} advertises {address}, which"
+        hints = () if broker is None else (f"see advertised.listeners of broker {broker}",)
         what = f"{where} is a broker of cluster {theirs}, not of {ours}"
         super().__init__(what, exit_code=Exit.REFUSED, hints=hints)
-        self.address, self._theirs, self._ours = where, theirs, ours
+        self.address, self._theirs, self._ours = address, theirs, ours
 
     def advertised_by(self, broker: int) -> OtherCluster:
-        where = f"broker {broker} advertises {self.address}, which"
-        return OtherCluster(where, self._theirs, self._ours, hints=(f"see advertised.listeners of broker {broker}",))
+        return OtherCluster(self.address, self._theirs, self._ours, broker)
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.brokers.release import release
-from kctl.errors import KctlError, Unreachable
+from kctl.errors import KctlError
 from kctl.reach.log_dirs import LogDir, disks, known_sum, log_dirs_of
+from kctl.reach.session import silent_brokers
 
 if TYPE_CHECKING:
     from kctl.reach.session import Session, Topic
@@ -59,6 +60,7 @@ def broker_facts(session: Session, topics: Iterable[Topic]) -> tuple[list[Broker
     led, held, lagging = counts(topics)
     cluster = session.cluster
     answers = log_dirs_of(session, cluster.brokers)
+    silent = silent_brokers(answers)
     directories = [directory for own in answers.values() if not isinstance(own, KctlError) for directory in own]
     found = []
     for broker in sorted({*cluster.brokers, *held}):
@@ -71,7 +73,7 @@ def broker_facts(session: Session, topics: Iterable[Topic]) -> tuple[list[Broker
                 host=known.host if known else None,
                 port=known.port if known else None,
                 rack=known.rack if known else None,
-                release=None if known is None or _is_silent(answer) else _release(session, broker),
+                release=None if known is None or broker in silent else _release(session, broker),
                 leaders=led.get(broker, 0),
                 partitions=held.get(broker, 0),
                 under_replicated=lagging.get(broker, 0),
@@ -79,7 +81,7 @@ def broker_facts(session: Session, topics: Iterable[Topic]) -> tuple[list[Broker
                 free_bytes=known_sum(disk.free for disk in disks(own, cluster.brokers)),
                 total_bytes=known_sum(disk.total for disk in disks(own, cluster.brokers)),
                 is_controller=broker == cluster.controller_id,
-                state=_state(known is not None, answer),
+                state=_state(known is not None, broker in silent, answer),
             )
         )
     return found, directories, [answer for answer in answers.values() if isinstance(answer, KctlError)]
@@ -150,14 +152,10 @@ def _release(session: Session, broker: int) -> str:
     return release(session.connection(broker).versions)
 
 
-def _is_silent(answer: object) -> bool:
-    return isinstance(answer, Unreachable)
-
-
-def _state(registered: bool, directories: list[LogDir] | KctlError) -> str:
+def _state(registered: bool, silent: bool, directories: list[LogDir] | KctlError) -> str:
     if not registered:
         return "down"
-    if _is_silent(directories):
+    if silent:
         return "no answer"
     if isinstance(directories, KctlError):
         return "answers"  # whether its directories are well is not known

@@ -404,19 +404,18 @@ class Session:
                 (answer,) = self._call_noting_silence({controller: request}).values()
             is_over = self._clock() >= deadline
             if isinstance(answer, KctlError):
-                if is_over or not _may_repeat(request, answer) or self._is_given_up(controller):
+                if is_over or not _may_repeat(request, answer):
                     raise answer
             elif ErrorCode.NOT_CONTROLLER not in codes(answer) or is_over:
                 return answer
             self._sleep(BACKOFF_SECONDS)
             self.refresh()
+            if isinstance(answer, KctlError) and self._is_waited_for_in_vain(controller):
+                raise answer
 
-    def _is_given_up(self, controller: int | None) -> bool:
-        """True if this controller was waited for in vain, and there is no other yet."""
-        if controller is None or self._is_worth_waiting_for(controller):
-            return False
-        self.refresh()
-        return self.controller == controller
+    def _is_waited_for_in_vain(self, controller: int | None) -> bool:
+        """True if this broker has not answered for long, and no other is known to be the controller instead."""
+        return controller is not None and not self._is_worth_waiting_for(controller) and self.controller == controller
 
     def ask_leaders(
         self,

@@ -12,6 +12,7 @@ import pytest
 
 from kafkad.wire.frames import encode_response
 from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kafkad.wire.messages.create_topics import CreateTopicsResponse
 from kafkad.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from kctl.reach.connection import Address
 
@@ -49,6 +50,8 @@ class Flaky:
                 peer.sendall(encode_response(key, version, correlation, self._answer(key)))
 
     def _answer(self, key: int) -> object:
+        if key == CREATE_TOPICS:
+            return CreateTopicsResponse()
         if key == METADATA:
             nodes = [MetadataResponseBroker(node_id=node, host=a.host, port=a.port) for node, a in self.peers.items()]
             return MetadataResponse(brokers=nodes, controller_id=self.controller, cluster_id=self.cluster_id)
@@ -58,6 +61,12 @@ class Flaky:
     def die(self) -> None:
         """Whoever is connected learns of it in the middle of an answer."""
         self.answers = False
+        self.close()
+
+    def close(self) -> None:
+        """Nobody connects any more: without the shutdown, the thread that waits in accept takes one more."""
+        with suppress(OSError):
+            self.server.shutdown(socket.SHUT_RDWR)
         self.server.close()
 
 
@@ -68,4 +77,4 @@ def pair() -> Iterator[tuple[Flaky, Flaky]]:
     peers |= {1: brokers[0].address, 2: brokers[1].address}
     yield brokers
     for broker in brokers:
-        broker.server.close()
+        broker.close()

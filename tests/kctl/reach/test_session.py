@@ -39,7 +39,7 @@ from kctl.reach.session import GROUP, TRANSACTION, Absent, Session, _no_coordina
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import session_of
-from tests.kctl.flaky import CREATE_TOPICS, DESCRIBE_QUORUM, METADATA, Flaky, pair
+from tests.kctl.flaky import API_VERSIONS, CREATE_TOPICS, DESCRIBE_QUORUM, METADATA, Flaky, pair
 from tests.oracle.kafka import free_port
 
 __all__ = ["pair"]
@@ -437,6 +437,7 @@ def test_a_broker_of_another_cluster_is_asked_for_nothing(pair: tuple[Flaky, Fla
     assert isinstance(refused, OtherCluster) and refused.exit_code is Exit.REFUSED
     assert refused.what == ADVERTISED.format(other.address)
     assert refused.hints == ("see advertised.listeners of broker 2",)
+    assert refused.address == str(other.address)
     with pytest.raises(OtherCluster):
         session.connect(2)
     assert CREATE_TOPICS not in other.asked
@@ -482,10 +483,25 @@ def test_who_has_become_controller_is_asked_after_one_that_was_waited_for(pair: 
     other.controller = 2
     session = Session(Settings(), Access(bootstrap=(tuple(other.address),)), sleep=lambda seconds: None)
     assert session.controller == 2
-    silent.server.close()
+    silent.close()
     session._silent[2] = float("-inf")
     other.controller = 1
-    assert session.ask_controller(MetadataRequest(topics=[]), lambda answer: []).controller_id == 1
+    session.ask_controller(CreateTopicsRequest(topics=[]), lambda answer: [])
+    assert [key for key in other.asked if key != API_VERSIONS] == [METADATA, METADATA, CREATE_TOPICS]
+    session.close()
+
+
+def test_a_controller_that_was_waited_for_in_vain_is_tried_once(pair: tuple[Flaky, Flaky]) -> None:
+    other, silent = pair
+    other.controller = 2
+    session = Session(Settings(), Access(bootstrap=(tuple(other.address),)), sleep=lambda seconds: None)
+    assert session.controller == 2
+    silent.close()
+    session._silent[2] = float("-inf")
+    with pytest.raises(Disconnected, match=r"broker 2 at .* connection refused"):
+        session.ask_controller(CreateTopicsRequest(topics=[]), lambda answer: [])
+    asked = [key for key in other.asked if key != API_VERSIONS]
+    assert asked == [METADATA, METADATA], "another may have become controller meanwhile"
     session.close()
 
 
@@ -494,7 +510,7 @@ def test_in_kraft_no_broker_is_the_controller(pair: tuple[Flaky, Flaky]) -> None
     asked, named = pair
     asked.served.append(DESCRIBE_QUORUM)
     asked.controller = 2
-    named.server.close()
+    named.close()
     session = Session(Settings(), Access(bootstrap=(tuple(asked.address),)), sleep=_never)
     assert session.ask_controller(MetadataRequest(topics=[]), lambda answer: []).controller_id == 2
     session.close()
