@@ -15,9 +15,11 @@ import pytest
 from kctl.cli import run
 from kctl.command.changes import Change
 from kctl.reach.access import Access
+from kctl.reach.connection import Address
 from kctl.reach.session import Broker, Cluster, Session
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
+from tests.kctl.flaky import Flaky
 from tests.oracle.kafka import Kafka, Server, missing
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -81,6 +83,17 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], obj
 
     monkeypatch.setattr(Change, "confirmed", slowly)
     yield happens
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Flaky, Flaky]]:
+    """Brokers 1 and 2 of a cluster, each of which tells of both."""
+    peers: dict[int, Address] = {}
+    brokers = Flaky(peers), Flaky(peers)
+    peers |= {1: brokers[0].address, 2: brokers[1].address}
+    yield brokers
+    for broker in brokers:
+        broker.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
 from contextlib import suppress
 from threading import Thread
-
-import pytest
 
 from kafkad.wire.frames import encode_response
 from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -68,13 +65,3 @@ class Flaky:
         with suppress(OSError):
             self.server.shutdown(socket.SHUT_RDWR)
         self.server.close()
-
-
-@pytest.fixture
-def pair() -> Iterator[tuple[Flaky, Flaky]]:
-    peers: dict[int, Address] = {}
-    brokers = Flaky(peers), Flaky(peers)
-    peers |= {1: brokers[0].address, 2: brokers[1].address}
-    yield brokers
-    for broker in brokers:
-        broker.close()

@@ -23,9 +23,7 @@ from tests import certificates
 from tests.broker import KafkadProcess
 from tests.kctl.certificates import Authority
 from tests.kctl.conftest import Kctl
-from tests.kctl.flaky import Flaky, pair
-
-__all__ = ["pair"]
+from tests.kctl.flaky import Flaky
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

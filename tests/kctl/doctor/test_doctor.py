@@ -19,13 +19,10 @@ from kctl.reach.connection import Address
 from kctl.reach.session import Session
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Three, until
-from tests.kctl.flaky import Flaky, pair
+from tests.kctl.flaky import Flaky
 
 if TYPE_CHECKING:
     from kctl.reach.session import Topic
-
-
-__all__ = ["pair"]
 
 
 def test_brokers_that_advertise_a_wrong_address_are_a_finding(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:
