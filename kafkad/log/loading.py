@@ -24,6 +24,7 @@ from kafkad.log.duplicates import Place, settle
 from kafkad.log.files import Files, may_pass
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
+from kafkad.log.partition_files import is_of_kafka
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
 ConfigFor = Callable[[str], LogConfig]
@@ -75,7 +76,7 @@ class Loader:
         self.deleted: list[str] = []
         self.strays: list[str] = []
         self.foreign: list[str] = []
-        """Directories with names of partitions that nobody knows, and none in them."""
+        """Directories with names of partitions, and none in them."""
         self.mended: list[str] = []
 
     def load(self, config_for: ConfigFor) -> None:
@@ -232,10 +233,14 @@ class Loader:
         return log
 
     def _is_foreign(self, directory: LogDirectory, partition: FoundPartition) -> bool:
+        """A crash may have left a partition that is known without any file, but not with somebody's own."""
         topic_partition, kind = partition.name
-        if kind is not Kind.CURRENT or self._id_of(topic_partition) != NO_TOPIC_ID:
+        if kind is not Kind.CURRENT or directory.holds_a_partition(partition):
             return False
-        return not directory.holds_a_partition(partition)
+        if self._id_of(topic_partition) == NO_TOPIC_ID:
+            return True
+        with directory.raising(f"listing {partition.path}"):
+            return not all(map(is_of_kafka, self._files.listdir(partition.path)))
 
     def _topic_id(self, directory: LogDirectory, partition: FoundPartition) -> TopicId:
         """The topic id from `partition.metadata`, or else from the metadata store."""

@@ -22,7 +22,7 @@ from kafkad.config import LogConfig
 from kafkad.config import load as load_config
 from kafkad.controller.adoption import AdoptedTopic, adopt
 from kafkad.controller.registration import prepare
-from kafkad.log.directories import BrokenPartition, ForeignDirectoryError
+from kafkad.log.directories import BrokenPartition, ForeignDirectoryError, NameTakenError
 from kafkad.log.loading import IdOf
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
@@ -412,6 +412,22 @@ def test_a_known_partition_that_a_crash_has_left_without_any_file_is_opened(tmp_
     logs.lock()
     logs.load(lambda topic: LogConfig(), id_of=lambda tp: A)
     assert (list(logs.logs), logs.foreign) == ([A0], [])
+    logs.close()
+
+
+def test_somebodys_own_directory_with_the_name_of_a_known_partition_stays_refused_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "a-0" / "notes.txt"
+    own.parent.mkdir()
+    own.touch()
+    logs = LogManager([str(tmp_path)], NoSync(), FakeClock())
+    logs.lock()
+    logs.load(lambda topic: LogConfig(), id_of=lambda tp: A)
+    assert (list(logs.logs), logs.foreign) == ([], [str(own.parent)])
+    with pytest.raises(NameTakenError, match="move it away"):
+        logs.create(A0, A, LogConfig())
+    assert [path.name for path in own.parent.iterdir()] == [own.name]
     logs.close()
 
 
