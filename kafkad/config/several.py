@@ -47,7 +47,11 @@ def given_to_brokers(config: Config) -> frozenset[str]:
 
 
 def log_dirs_of(config: Config, index: int, broker: int) -> list[str]:
-    return [path if index == 0 else os.path.join(path, DIRECTORY, str(broker)) for path in config.log_dirs]
+    """Each broker begins with another one. New partitions go to the first of those with the fewest, and so the replicas
+    of a partition to different disks, as long as all brokers have as many."""
+    paths = [path if index == 0 else os.path.join(path, DIRECTORY, str(broker)) for path in config.log_dirs]
+    first = index % len(paths)
+    return paths[first:] + paths[:first]
 
 
 def contradictions_of_several(config: Config) -> list[str]:

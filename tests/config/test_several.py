@@ -37,7 +37,7 @@ def test_the_first_keeps_what_is_configured_and_the_others_have_their_own() -> N
     )
     assert [config.broker_id for config in (first, second, third)] == [7, 8, 9]
     assert first.log_dirs == ("/a", "/b")
-    assert second.log_dirs == ("/a/brokers/8", "/b/brokers/8")
+    assert second.log_dirs == ("/b/brokers/8", "/a/brokers/8"), "new partitions go to another disk first"
     assert third.log_dirs == ("/a/brokers/9", "/b/brokers/9")
     assert [e.port for e in first.listeners] == [9092, 9192]
     assert [(e.host, e.port) for e in third.listeners] == [("::1", 9094), ("", 9194)]
