@@ -111,7 +111,7 @@ async def gone_replicas(
         if node is not None and node[1].czxid < before
     }
     if gone:
-        log.warning("in no log directory, and to be fetched anew: %d replicas, %s", len(gone), some(sorted(gone)))
+        log.warning("in no log directory: %d replicas, %s", len(gone), some(sorted(gone)))
     return gone
 
 

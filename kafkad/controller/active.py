@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, Connect, Request, Response, Sleep
-from kafkad.controller.election import FewestLeaders, after_failure
+from kafkad.controller.election import Asked, FewestLeaders, after_failure
 from kafkad.controller.requests import RequestBatch, Sender
 from kafkad.controller.settings import ControllerSettings
 from kafkad.controller.state import ClusterState, PartitionEntry
@@ -185,10 +185,7 @@ class ActiveController:
         before, leader = entry.state, state.leader
         in_sync = leader == NO_LEADER or before is None or leader in before.isr
         if self.state.note_elected(leader, tp, in_sync=in_sync):
-            entry.before_unclean = entry.before_unclean or before
             self.parts.on_unclean(tp, leader)
-        else:
-            entry.before_unclean = None
         entry.state = replace(state, partition_epoch=stat.version)
         return entry.state
 
@@ -220,8 +217,7 @@ class ActiveController:
         """After replicas came or went: elects a live leader if there can be one, and drops dead brokers from the ISR.
 
         With nobody left in sync the ISR stays as it is, for only its members have all records; unless the topic allows
-        any leader, or the leader was pressed by an unclean election and has just refused: that election goes on. If all
-        refuse, it has changed nothing.
+        any leader, or the leader was asked by an unclean election and has just refused: that election goes on.
         """
         state = entry.state
         if state is None:
@@ -232,21 +228,21 @@ class ActiveController:
                 return None
             return replace(state, isr=present, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch)
         replicas = entry.assignment.replicas if preference is None else preference.order(entry.assignment.replicas)
-        electable, reluctant = self.state.electable(tp, replicas), self.state.reluctant(tp, replicas)
-        unclean = self.parts.settings.unclean(tp.topic) or self.state.refused.pressed(state.leader, tp)
-        elected = after_failure(replicas, state, electable, unclean=unclean, reluctant=reluctant)
+        goes_on = self.state.refused.asked(state.leader, tp) != Asked.IN_SYNC
+        unclean = goes_on or self.parts.settings.unclean(tp.topic)
+        elected = after_failure(
+            replicas, state, self.state.electable(tp, replicas), unclean=unclean, refused=self.state.refusals(tp)
+        )
         if elected is not None:
             if preference is not None:
                 preference.elected(elected.leader, state.leader)
             return elected.state(state, self.epoch)
         if state.leader == NO_LEADER:
             return None
-        before = entry.before_unclean
         return replace(
             state,
             leader=NO_LEADER,
-            isr=present or state.isr if before is None else before.isr,
-            recovering=state.recovering if before is None else before.recovering,
+            isr=present or state.isr,
             leader_epoch=state.leader_epoch + 1,
             controller_epoch=self.epoch,
         )

@@ -161,7 +161,6 @@ class Brokers:
         failed = self._state.failed_replicas.setdefault(broker, set())
         before = set(failed)
         refused = self._state.refused
-        has_refused = refused.has(broker)
         for tp, error_code in self._answers(broker, request, response):
             if error_code == ErrorCode.KAFKA_STORAGE_ERROR:
                 if tp not in failed and self._is_led_by(broker, tp):
@@ -170,9 +169,10 @@ class Brokers:
                 continue
             if error_code in _SERVES:
                 failed.discard(tp)
-            if has_refused and self._is_led_by(broker, tp):  # though it may say that it knows that already
-                refused.forget(broker, tp)
-                self._state.entry(tp).before_unclean = None
+                if tp in refused:
+                    refused.serves(broker, tp)
+            if tp in refused and self._is_led_by(broker, tp):  # though it may say that it knows that already
+                refused.leads(broker, tp)
         if not failed:
             del self._state.failed_replicas[broker]
         if failed != before:

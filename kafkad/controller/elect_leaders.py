@@ -44,6 +44,9 @@ class Elections:
         wanted = [tp for tp, error in outcomes.items() if error is None]
         decide = self._preferred if kind is ElectionKind.PREFERRED else self._any
         guard()
+        if kind is ElectionKind.UNCLEAN:
+            for tp in wanted:
+                self._state.refused.begin_anew(tp)
         changed = await self._active.change(wanted, decide)
         for tp, state in changed.items():
             if state is None:
@@ -80,9 +83,9 @@ class Elections:
     def _any(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
         if entry.state is None:
             return None
-        replicas = entry.assignment.replicas
-        electable, reluctant = self._state.electable(tp, replicas), self._state.reluctant(tp, replicas)
-        elected = after_failure(replicas, entry.state, electable, unclean=True, reluctant=reluctant)
+        replicas, refused = entry.assignment.replicas, self._state.refusals(tp)
+        electable = self._state.electable(tp, replicas)
+        elected = after_failure(replicas, entry.state, electable, unclean=True, refused=refused)
         return elected and elected.state(entry.state, self._active.epoch)
 
     async def balance(self, percentage: int) -> None:

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, OnResponse, Request, Response
+from kafkad.controller.election import Asked
 from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.model import ALL_TOPICS, LEADER_DURING_DELETE, NO_EPOCH, BrokerInfo, Endpoint, PartitionState
 from kafkad.names import TopicId, TopicPartition
@@ -183,8 +184,27 @@ class RequestBatch:
         if made is None:
             entry = self._state.entry(tp)
             if entry.state is not None:
-                made = self._replica_states[tp, is_new] = _new_replica_state(tp, entry, entry.state, is_new)
+                made = self._replica_states[tp, is_new] = self._new_replica_state(tp, entry, entry.state, is_new)
         return made
+
+    def _new_replica_state(
+        self, tp: TopicPartition, entry: PartitionEntry, state: PartitionState, is_new: bool
+    ) -> LeaderAndIsrPartitionState:
+        assignment = entry.assignment
+        return LeaderAndIsrPartitionState(
+            partition_index=tp.partition,
+            controller_epoch=state.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            partition_epoch=state.partition_epoch,
+            replicas=list(assignment.replicas),
+            adding_replicas=list(assignment.adding),
+            removing_replicas=list(assignment.removing),
+            is_new=is_new,
+            leader_recovery_state=int(state.recovering),
+            leads_with_nothing=self._state.refused.asked(state.leader, tp) == Asked.AS_THE_LAST,
+        )
 
     def _topic_id(self, topic: str) -> TopicId:
         return self._state.topics[topic].topic_id
@@ -279,25 +299,6 @@ class RequestBatch:
             broker_epoch=self._state.brokers[broker].epoch,
             topic_states=list(topics.values()),
         )
-
-
-def _new_replica_state(
-    tp: TopicPartition, entry: PartitionEntry, state: PartitionState, is_new: bool
-) -> LeaderAndIsrPartitionState:
-    assignment = entry.assignment
-    return LeaderAndIsrPartitionState(
-        partition_index=tp.partition,
-        controller_epoch=state.controller_epoch,
-        leader=state.leader,
-        leader_epoch=state.leader_epoch,
-        isr=list(state.isr),
-        partition_epoch=state.partition_epoch,
-        replicas=list(assignment.replicas),
-        adding_replicas=list(assignment.adding),
-        removing_replicas=list(assignment.removing),
-        is_new=is_new,
-        leader_recovery_state=int(state.recovering),
-    )
 
 
 def _parts(

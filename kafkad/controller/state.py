@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from kafkad.controller.election import Asked
 from kafkad.controller.placement import Candidate, candidates
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Topic
@@ -12,15 +13,13 @@ from kafkad.names import TopicPartition
 
 
 class PartitionEntry:
-    """`state` is None until the partition had its first leader. `before_unclean` is that before an unclean election
-    whose leader has not said yet that it leads: if all refuse, it holds again."""
+    """`state` is None until the partition had its first leader."""
 
-    __slots__ = ("assignment", "before_unclean", "state")
+    __slots__ = ("assignment", "state")
 
     def __init__(self, assignment: PartitionAssignment, state: PartitionState | None = None) -> None:
         self.assignment = assignment
         self.state = state
-        self.before_unclean: PartitionState | None = None
 
 
 class TopicEntry:
@@ -65,74 +64,99 @@ class DeletedTopics:
 
 
 class _Refusals:
-    """How often a replica has refused to lead, for how many rounds more the balance passes over it, and whether it is
-    `pressed` now: asked to lead with what it has."""
+    """How a replica was asked to lead last, and how at most when it refused; how often it did, and for how many rounds
+    more the balance passes over it."""
 
-    __slots__ = ("pressed", "rounds", "times")
+    __slots__ = ("asked", "refused", "rounds", "times")
 
     def __init__(self) -> None:
+        self.asked = Asked.IN_SYNC
+        self.refused: Asked | None = None
         self.times = 0
         self.rounds = 0
-        self.pressed = False
 
 
 class RefusedLeaderships:
     """Replicas that were to lead and did not. The balance passes over them, for one round at first and for longer each
     time: nothing tells the controller when one can lead again, and each refusal moves the leadership twice.
 
-    An unclean election presses the last one in sync, once: it may have refused only since it lacks its last records.
-    One that was not in sync is pressed by it, too: it may have nothing, and refuse for the sake of others.
+    An unclean election asks the last one in sync again: it may have refused only since it lacks its last records. Then
+    it asks the others: each may have nothing, and refuse for the sake of another. Where all have refused, one is asked
+    as the last: only a disk refuses that. When one leads, the next election begins anew.
     """
 
     def __init__(self) -> None:
-        self._refusals: dict[int, dict[TopicPartition, _Refusals]] = {}
+        self._refusals: dict[TopicPartition, dict[int, _Refusals]] = {}
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        """True if one of its replicas has refused, or is asked by an unclean election."""
+        return tp in self._refusals
 
     def add(self, broker: int, tp: TopicPartition) -> None:
-        refusals = self._refusals.setdefault(broker, {}).setdefault(tp, _Refusals())
+        refusals = self._refusals.setdefault(tp, {}).setdefault(broker, _Refusals())
+        refusals.refused = max(refusals.asked, refusals.refused or Asked.IN_SYNC)
         refusals.rounds = min(2**refusals.times, _MOST_ROUNDS)
         refusals.times += 1
 
-    def has(self, broker: int) -> bool:
-        return bool(self._refusals.get(broker))
-
     def passed_over(self, broker: int, tp: TopicPartition) -> bool:
-        refusals = self._refusals.get(broker, {}).get(tp)
+        refusals = self._refusals.get(tp, {}).get(broker)
         return refusals is not None and refusals.rounds > 0
 
     def round_ended(self) -> None:
-        for of_broker in self._refusals.values():
-            for refusals in of_broker.values():
+        for of_partition in self._refusals.values():
+            for refusals in of_partition.values():
                 refusals.rounds = max(0, refusals.rounds - 1)
 
-    def press(self, broker: int, tp: TopicPartition) -> None:
-        self._refusals.setdefault(broker, {}).setdefault(tp, _Refusals()).pressed = True
-
-    def asked_again(self, broker: int, tp: TopicPartition) -> None:
+    def ask(self, broker: int, tp: TopicPartition) -> None:
         """By an election among those in sync."""
-        refusals = self._refusals.get(broker, {}).get(tp)
+        refusals = self._refusals.get(tp, {}).get(broker)
         if refusals is not None:
-            refusals.pressed = False
+            refusals.asked = Asked.IN_SYNC
 
-    def reluctant(self, broker: int, tp: TopicPartition) -> bool:
-        """True if it has refused, and was not pressed."""
-        refusals = self._refusals.get(broker, {}).get(tp)
-        return refusals is not None and refusals.times > 0 and not refusals.pressed
+    def ask_uncleanly(self, broker: int, tp: TopicPartition) -> None:
+        """With nothing, if it has refused to lead with what it has."""
+        refusals = self._refusals.setdefault(tp, {}).setdefault(broker, _Refusals())
+        has_refused = (refusals.refused or Asked.IN_SYNC) >= Asked.UNCLEANLY
+        refusals.asked = Asked.AS_THE_LAST if has_refused else Asked.UNCLEANLY
 
-    def pressed(self, broker: int, tp: TopicPartition) -> bool:
-        """True if it was pressed, and has not led since."""
-        refusals = self._refusals.get(broker, {}).get(tp)
-        return refusals is not None and refusals.pressed
+    def asked(self, broker: int, tp: TopicPartition) -> Asked:
+        """How it was asked last, unless it has led since."""
+        refusals = self._refusals.get(tp, {}).get(broker)
+        return Asked.IN_SYNC if refusals is None else refusals.asked
 
-    def forget(self, broker: int, tp: TopicPartition) -> None:
-        """It leads."""
-        self._refusals.get(broker, {}).pop(tp, None)
+    def of(self, tp: TopicPartition) -> dict[int, Asked]:
+        """The brokers that have refused to lead it, and how at most they were asked."""
+        return {
+            broker: refusals.refused
+            for broker, refusals in self._refusals.get(tp, {}).items()
+            if refusals.refused is not None
+        }
+
+    def begin_anew(self, tp: TopicPartition) -> None:
+        """The next unclean election asks all again whose disks have not refused."""
+        for refusals in self._refusals.get(tp, {}).values():
+            if refusals.refused is Asked.UNCLEANLY:
+                refusals.refused = Asked.IN_SYNC
+
+    def serves(self, broker: int, tp: TopicPartition) -> None:
+        """Its disk does not refuse any more."""
+        refusals = self._refusals.get(tp, {}).get(broker)
+        if refusals is not None and refusals.refused is Asked.AS_THE_LAST:
+            refusals.refused = None
+
+    def leads(self, broker: int, tp: TopicPartition) -> None:
+        self.begin_anew(tp)
+        self._refusals.get(tp, {}).pop(broker, None)
+        if not self._refusals.get(tp):
+            self._refusals.pop(tp, None)
 
     def forget_broker(self, broker: int) -> None:
-        self._refusals.pop(broker, None)
+        for of_partition in self._refusals.values():
+            of_partition.pop(broker, None)
+        self._refusals = {tp: left for tp, left in self._refusals.items() if left}
 
     def forget_topic(self, topic: str) -> None:
-        for broker, of_broker in self._refusals.items():
-            self._refusals[broker] = {tp: refusals for tp, refusals in of_broker.items() if tp.topic != topic}
+        self._refusals = {tp: refusals for tp, refusals in self._refusals.items() if tp.topic != topic}
 
 
 class ClusterState:
@@ -176,19 +200,19 @@ class ClusterState:
     def electable(self, tp: TopicPartition, replicas: Iterable[int]) -> set[int]:
         return {r for r in replicas if r not in self.leaving and self.online(r, tp)}
 
-    def reluctant(self, tp: TopicPartition, replicas: Iterable[int]) -> set[int]:
-        """Those that have refused to lead, and may do it with what they have if they are asked to."""
-        return {r for r in replicas if r not in self.leaving and self.refused.reluctant(r, tp)}
+    def refusals(self, tp: TopicPartition) -> dict[int, Asked]:
+        """Those that have refused to lead, and how at most they were asked."""
+        return {broker: how for broker, how in self.refused.of(tp).items() if broker not in self.leaving}
 
     def note_elected(self, leader: int, tp: TopicPartition, *, in_sync: bool) -> bool:
-        """True if the election was unclean: the leader was not in sync, or has failed. It is pressed to lead, and
-        counts as there unless it refuses."""
+        """True if the election was unclean: the leader was not in sync, or has failed. It counts as there unless it
+        refuses."""
         failed = self.failed_replicas.get(leader, set())
         unclean = tp in failed or not in_sync
         if unclean:
-            self.refused.press(leader, tp)
+            self.refused.ask_uncleanly(leader, tp)
         else:
-            self.refused.asked_again(leader, tp)
+            self.refused.ask(leader, tp)
         failed.discard(tp)
         return unclean
 

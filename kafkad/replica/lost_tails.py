@@ -16,10 +16,10 @@ that may lack records; when there is no other replica; and when it is the last o
 `unclean.leader.election.enable` allows any leader.
 
 Of a replica that is gone nothing is left, so that any other one may have more: by an unclean election it leads only if
-no other is online, or it was left to these before and none of them has taken it: they may be gone as well. It is not
-made before it leads, or has a leader to follow and is out of the ISR, so that it cannot be elected with a part of the
-log: while it is not there, a restart finds that it is gone. A controller that still has it in the ISR of another leader
-gets the same answer, and takes it out.
+no other is online, or the controller says that they have all refused as well. It is not made before it leads, or has a
+leader to follow and is out of the ISR, so that it cannot be elected with a part of the log: while it is not there, a
+restart finds that it is gone. A controller that still has it in the ISR of another leader gets the same answer, and
+takes it out.
 """
 
 from __future__ import annotations
@@ -59,8 +59,6 @@ class LostTails:
         self._broker = broker
         self._metadata = metadata
         self._lost: dict[TopicPartition, LostTail] = {}
-        self._left_to: dict[TopicPartition, set[int]] = {}
-        """The brokers to which unclean elections of what was gone have been left."""
 
     def note(self, tp: TopicPartition, whole_until: int, promised: int) -> None:
         """A log was opened that is whole up to an offset, and is known to have been up to `promised`."""
@@ -72,7 +70,6 @@ class LostTails:
     def forget(self, tp: TopicPartition) -> None:
         self.gone.pop(tp, None)
         self._lost.pop(tp, None)
-        self._left_to.pop(tp, None)
         self.refused.discard(tp)
 
     def raise_to_promised(self, high_watermarks: dict[TopicPartition, int]) -> None:
@@ -139,16 +136,15 @@ class LostTails:
         alone = list(state.replicas) == [self._broker]
         last = list(state.isr) == [self._broker] and unclean
         may_lack = last or state.leader_recovery_state != 0
-        return alone or (may_lack and not (gone and self._leaves_to_another(tp, state)))
+        return alone or (may_lack and not (gone and self._may_be_led_elsewhere(tp, state)))
 
-    def _leaves_to_another(self, tp: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
-        """True if a replica is online to which this was not left before."""
+    def _may_be_led_elsewhere(self, tp: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
+        """True if another replica is online and may have more."""
+        if state.leads_with_nothing:
+            return False
         known = self._metadata.state_of(tp)
         offline = known.offline_replicas if known is not None else ()
-        others = set(self._metadata.live({*state.replicas} - {self._broker, *offline}))
-        before = self._left_to.get(tp, set())
-        self._left_to[tp] = before | others
-        return not others <= before
+        return bool(self._metadata.live({*state.replicas} - {self._broker, *offline}))
 
     def led_elsewhere(self) -> bool:
         """True if a partition that was refused has another leader by now, and this replica is out of its ISR."""

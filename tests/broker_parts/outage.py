@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.errors import ErrorCode
 from kafkad.meta.znodes import Config, ConfigChange, Partition
@@ -69,3 +72,11 @@ def allow_unclean(brokers: Brokers) -> None:
     session = anyone(brokers).session
     brokers.run(session.set(Config.path(entity), Config.encode({"unclean.leader.election.enable": "true"})))
     brokers.run(session.create(ConfigChange.PREFIX, ConfigChange.encode(entity), sequential=True))
+
+
+def replace(directory: Path) -> None:
+    """As docs/cluster.md says: the disk is a new one, and has nothing but the ids."""
+    properties = (directory / "meta.properties").read_text()
+    shutil.rmtree(directory)
+    directory.mkdir()
+    (directory / "meta.properties").write_text(properties)

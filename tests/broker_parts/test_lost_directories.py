@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +20,18 @@ from kafkad.meta.store import Create
 from kafkad.meta.znodes import Controller, Topic
 from kafkad.model import NO_LEADER, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
-from tests.broker_parts.outage import A0, VALUES, all_down, allow_unclean, elect_unclean, end, leads, say_in_sync, state
+from tests.broker_parts.outage import (
+    A0,
+    VALUES,
+    all_down,
+    allow_unclean,
+    elect_unclean,
+    end,
+    leads,
+    replace,
+    say_in_sync,
+    state,
+)
 from tests.broker_parts.several import MEMORY, Brokers
 from tests.fakes import FakeClock
 from tests.one_broker import NoSync
@@ -33,14 +43,6 @@ def brokers(tmp_path: Path) -> Iterator[Brokers]:
     brokers.start(1, 2, 3)
     yield brokers
     brokers.stop()
-
-
-def replace(directory: Path) -> None:
-    """As docs/cluster.md says: the disk is a new one, and has nothing but the ids."""
-    properties = (directory / "meta.properties").read_text()
-    shutil.rmtree(directory)
-    directory.mkdir()
-    (directory / "meta.properties").write_text(properties)
 
 
 def test_a_broker_on_a_new_disk_leads_only_after_it_has_caught_up(brokers: Brokers, tmp_path: Path) -> None:
@@ -137,47 +139,6 @@ def test_one_that_has_nothing_leads_by_an_unclean_election_if_no_other_replica_i
     brokers.until(lambda: leads(brokers, 1), advance_ms=10)
     assert end(brokers, 1) == 0
     assert "a-0 has lost its records from 0 on, with its log directory, and leads without them" in caplog.messages
-
-
-@pytest.mark.parametrize("allow", [elect_unclean, allow_unclean])
-def test_where_all_replicas_have_nothing_one_leads_when_it_is_asked_again(
-    brokers: Brokers, tmp_path: Path, allow: Callable[[Brokers], None]
-) -> None:
-    """Each has left it to the other one."""
-    all_down(brokers, 1, 2, isr=(1, 2))
-    replace(tmp_path / "1")
-    replace(tmp_path / "2")
-    brokers.start(1, 2)
-    brokers.work_for(2_000)
-    assert state(brokers).leader == NO_LEADER
-    for _ in range(2):
-        allow(brokers)
-        brokers.work_for(2_000)
-        if leads(brokers, 1) or leads(brokers, 2):
-            break
-    brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
-
-
-def test_an_unclean_election_in_which_all_refuse_changes_nothing(brokers: Brokers, tmp_path: Path) -> None:
-    """Who has all records is down, and stays the one in sync; nobody leads with nothing later."""
-    all_down(brokers, 1, 2, 3, isr=(3,))
-    brokers.until(lambda: leads(brokers, 3), advance_ms=10)
-    brokers.leave(3)
-    replace(tmp_path / "1")
-    replace(tmp_path / "2")
-    brokers.start(1, 2)
-    brokers.work_for(2_000)
-    elect_unclean(brokers)
-    brokers.work_for(2_000)
-    assert (state(brokers).leader, state(brokers).isr, state(brokers).recovering) == (NO_LEADER, (3,), False)
-    brokers.leave(2)
-    brokers.start(2)
-    brokers.work_for(2_000)
-    assert (state(brokers).leader, state(brokers).isr) == (NO_LEADER, (3,))
-    brokers.start(3)
-    brokers.until(lambda: set(state(brokers).isr) == {1, 2, 3}, advance_ms=10)
-    assert leads(brokers, 3)
-    assert end(brokers, 1) == end(brokers, 2) == len(VALUES)
 
 
 def test_the_only_replica_begins_empty_and_says_so(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkad.controller import election
-from kafkad.controller.election import Elected
+from kafkad.controller.election import Asked, Elected
 from kafkad.model import PartitionState
 
 
@@ -20,17 +20,27 @@ def test_first_leader_takes_all_live_ones_in_sync() -> None:
 
 
 def test_after_failure_the_first_live_one_in_sync_leads() -> None:
-    assert election.after_failure((1, 2, 3), state(1, 1, 3), {2, 3}, unclean=False) == Elected(3, (3,))
-    assert election.after_failure((1, 2, 3), state(1, 1), {2, 3}, unclean=False) is None
-    assert election.after_failure((1, 2, 3), state(1, 1), {2, 3}, unclean=True) == Elected(2, (2,), True)
-    assert election.after_failure((1, 2, 3), state(1, 1), set(), unclean=True) is None
+    assert election.after_failure((1, 2, 3), state(1, 1, 3), {2, 3}, unclean=False, refused={}) == Elected(3, (3,))
+    assert election.after_failure((1, 2, 3), state(1, 1), {2, 3}, unclean=False, refused={}) is None
+    assert election.after_failure((1, 2, 3), state(1, 1), {2, 3}, unclean=True, refused={}) == Elected(2, (2,), True)
+    assert election.after_failure((1, 2, 3), state(1, 1), set(), unclean=True, refused={}) is None
 
 
 def test_one_in_sync_that_refused_is_asked_again_before_others() -> None:
     after = partial(election.after_failure, (1, 2, 3))
-    assert after(state(-1, 3), {1, 2}, unclean=True, reluctant={2, 3}) == Elected(3, (3,), True)
-    assert after(state(-1, 3), {1, 2}, unclean=False, reluctant={3}) is None
-    assert after(state(-1, 1, 3), {3}, unclean=True, reluctant={1}) == Elected(3, (3,))
+    both = {2: Asked.IN_SYNC, 3: Asked.IN_SYNC}
+    assert after(state(-1, 3), {1, 2}, unclean=True, refused=both) == Elected(3, (3,), True)
+    assert after(state(-1, 3), {1, 2}, unclean=False, refused=both) is None
+    assert after(state(-1, 1, 3), {3}, unclean=True, refused={1: Asked.IN_SYNC}) == Elected(3, (3,))
+
+
+def test_one_that_refused_what_it_was_asked_uncleanly_comes_last_and_once() -> None:
+    after = partial(election.after_failure, (1, 2, 3), unclean=True)
+    assert after(state(1, 1), {3}, refused={1: Asked.UNCLEANLY}) == Elected(3, (3,), True)
+    assert after(state(1, 1), set(), refused={1: Asked.UNCLEANLY, 2: Asked.IN_SYNC}) == Elected(2, (2,), True)
+    assert after(state(-1, 3), {2}, refused={1: Asked.UNCLEANLY, 2: Asked.UNCLEANLY}) == Elected(1, (1,), True)
+    assert after(state(-1, 3), {2}, refused={1: Asked.AS_THE_LAST, 2: Asked.UNCLEANLY}) == Elected(2, (2,), True)
+    assert after(state(-1, 3), {2}, refused={1: Asked.AS_THE_LAST, 2: Asked.AS_THE_LAST}) is None
 
 
 def test_preferred_leads_only_live_and_in_sync() -> None:
@@ -77,7 +87,7 @@ def test_a_leader_is_live_and_in_its_isr_and_nobody_joins(
     live = data.draw(st.sets(st.integers(0, 5)))
     before = state(isr[0], *isr)
     clean = [
-        election.after_failure(assignment, before, live, unclean=False),
+        election.after_failure(assignment, before, live, unclean=False, refused={}),
         election.preferred(assignment, before, live),
         election.reassigned(assignment, before, live),
         election.for_shutdown(assignment, before, live, {0}),
@@ -89,6 +99,6 @@ def test_a_leader_is_live_and_in_its_isr_and_nobody_joins(
             and set(elected.isr) <= set(isr)
             and not elected.recovering
         )
-    last = election.after_failure(assignment, before, live, unclean=unclean)
+    last = election.after_failure(assignment, before, live, unclean=unclean, refused={})
     assert last is None or (last.leader in live and last.leader in last.isr)
     assert (last is None) == (not live & set(isr) and not (unclean and live & set(assignment)))
