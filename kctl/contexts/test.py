@@ -14,15 +14,16 @@ import click
 
 from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.errors import Exit, KctlError, exit_code, of_file
+from kctl.errors import KctlError, exit_code
 from kctl.reach.access import Access, resolve
+from kctl.reach.at_once import at_once
 from kctl.reach.connection import (
     Address,
     Connection,
     ask_versions,
     connect_seconds,
     ensure_same,
-    reason,
+    trouble,
     unreachable,
 )
 from kctl.settings import Settings
@@ -83,8 +84,12 @@ def test(settings: Settings, name: str | None) -> int:
     """
     settings.context = name or settings.context
     access = resolve(settings, os.environ)
-    trials = _at_once([Place(Address(*pair)) for pair in access.bootstrap], access, settings.timeout)
-    trials += _at_once(advertised(trials), access, settings.timeout)
+
+    def at(place: Place) -> Trial:
+        return tried(place, access, settings.timeout)
+
+    trials = at_once(at, [Place(Address(*pair)) for pair in access.bootstrap])
+    trials += at_once(at, advertised(trials))
     rows = [_row(trial.place.address, step) for trial in trials for step in trial.steps]
     errors = [trial.error for trial in trials if trial.error]
     Writer(settings, COLUMNS, Document(settings.command)).write(rows, errors)
@@ -115,16 +120,6 @@ def advertised(trials: Iterable[Trial]) -> list[Place]:
     return list(found.values())
 
 
-def _at_once(places: list[Place], access: Access, seconds: float) -> list[Trial]:
-    """All at once: where one cannot be reached, the others often cannot either."""
-    if len(places) < 2:
-        return [tried(place, access, seconds) for place in places]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(len(places)) as threads:
-        return list(threads.map(lambda place: tried(place, access, seconds), places))
-
-
 def tried(place: Place, access: Access, seconds: float) -> Trial:
     """The steps at one address, as far as they go; the last one may have failed."""
     with ExitStack() as stack:
@@ -148,15 +143,8 @@ def _timed(name: str, act: Callable[[], str], address: Address) -> Step:
     found, failed = "", None
     try:
         found = act()
-    except KctlError as error:
-        failed = error
-    except (OSError, UnicodeError) as error:
-        if isinstance(error, OSError) and error.filename:
-            failed = of_file(error)
-        else:
-            text = reason(error) if isinstance(error, OSError) else "no such host"
-            failed = KctlError(f"{address}  {text}", exit_code=Exit.UNREACHABLE)
-    if failed:
+    except Exception as error:
+        failed = trouble(address, error)
         found = failed.what.removeprefix(f"{address}").strip()
     return Step(name, round((time.monotonic() - begin) * 1000), found, failed)
 

@@ -10,7 +10,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from queue import SimpleQueue
 from select import select
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
@@ -275,9 +274,8 @@ def connect(
         begin = time.monotonic()
         left = max(deadline - begin, 0.001)
         sock = socket.create_connection(address, connect_seconds(left, alone=alone))
-    except (OSError, UnicodeError) as error:  # a label of over 63 letters is no host name to Python's idna
-        text = reason(error) if isinstance(error, OSError) else "no such host"
-        raise Disconnected(f"{address}  {text}") from error
+    except (OSError, UnicodeError) as error:
+        raise trouble(address, error) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     until = begin + opening_seconds(left, alone=alone)
     try:
@@ -374,9 +372,9 @@ def connect_all(
     """All at once, each in a thread of its own, in the order of the addresses."""
     if len(addresses) == 1:
         return [_tried(addresses[0], access, deadline, alone, cluster_id)]
-    attempts = _Attempts(addresses, access, deadline, alone, cluster_id)
-    results = dict(attempts.next() for _ in addresses)
-    return [results[at] for at in range(len(addresses))]
+    from kctl.reach.at_once import at_once  # threads are nothing that one address pays for
+
+    return at_once(lambda address: _tried(address, access, deadline, alone, cluster_id), addresses)
 
 
 def connect_first(
@@ -388,51 +386,22 @@ def connect_first(
         if isinstance(result, Connection):
             return result
         raise _nobody([result], access)
+    from kctl.reach.at_once import AtOnce
+
     told: list[KctlError] = []
-    attempts = _Attempts(addresses, access, deadline, alone, cluster_id)
+    attempts = AtOnce(lambda address: _tried(address, access, deadline, alone, cluster_id), addresses)
     for _ in addresses:
         _, result = attempts.next()
         if isinstance(result, Connection):
-            attempts.abandon()
+            attempts.abandon(_dropped)
             return result
         told.append(result)
     raise _nobody(told, access)
 
 
-class _Attempts:
-    """Connections being opened in threads, in whatever order they come to an end."""
-
-    def __init__(
-        self, addresses: Sequence[Address], access: Access, deadline: float, alone: bool, cluster_id: str | None
-    ) -> None:
-        from threading import Lock, Thread
-
-        self._finished: SimpleQueue[tuple[int, Connection | KctlError]] = SimpleQueue()
-        self._lock = Lock()
-        self._abandoned = False
-
-        def work(at: int) -> None:
-            result = _tried(addresses[at], access, deadline, alone, cluster_id)
-            with self._lock:
-                if not self._abandoned:
-                    self._finished.put((at, result))
-                elif isinstance(result, Connection):
-                    result.close()
-
-        for at in range(len(addresses)):
-            Thread(target=work, args=(at,), daemon=True).start()
-
-    def next(self) -> tuple[int, Connection | KctlError]:
-        return self._finished.get()
-
-    def abandon(self) -> None:
-        """Closes connections that are already there; any that come later are closed at once."""
-        with self._lock:
-            self._abandoned = True
-        while not self._finished.empty():
-            _, result = self._finished.get()
-            if isinstance(result, Connection):
-                result.close()
+def _dropped(result: Connection | KctlError) -> None:
+    if isinstance(result, Connection):
+        result.close()
 
 
 def _tried(
@@ -440,12 +409,21 @@ def _tried(
 ) -> Connection | KctlError:
     try:
         return connect(address, access, deadline, alone=alone, cluster_id=cluster_id)
-    except KctlError as error:
+    except Exception as error:
+        return trouble(address, error)
+
+
+def trouble(address: Address, error: Exception) -> KctlError:
+    """What keeps us from an address. A defect of kctl, too, is one of that address: others may be well."""
+    if isinstance(error, KctlError):
         return error
-    except Exception as error:  # a defect in a thread must not leave the one who waits for it alone
-        if isinstance(error, OSError) and error.filename:  # a store, or the file of a secret
+    if isinstance(error, OSError):
+        if error.filename:  # a store, or the file of a secret
             return of_file(error)
-        return KctlError(f"{address}  {type(error).__name__}: {error}")
+        return Disconnected(f"{address}  {reason(error)}")
+    if isinstance(error, UnicodeError):  # a label of over 63 letters is no host name to Python's idna
+        return Disconnected(f"{address}  no such host")
+    return KctlError(f"{address}  {type(error).__name__}: {error}")
 
 
 def _nobody(told: Sequence[KctlError], access: Access) -> KctlError:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import re
+import signal
 import socket
+import threading
 from datetime import timedelta
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 
 import pytest
 
@@ -279,6 +281,24 @@ def test_addresses_are_tested_all_at_once(kctl: Kctl, monkeypatch: pytest.Monkey
     ran = kctl("contexts", "test", "-b", given, "-o", "json")
     found = [(item["address"], item["found"]) for item in json.loads(ran.out)["items"]]
     assert found == [(f"h:{n}", f"broker {n if n > 40 else None}") for n in range(1, 81)]
+
+
+def test_ctrl_c_waits_for_no_address(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    interrupted = Barrier(2, action=lambda: signal.pthread_kill(main, signal.SIGINT), timeout=5)
+    released, ended = Event(), []
+
+    def never_answers(place: Place, access: Access, seconds: float) -> Trial:
+        interrupted.wait()
+        released.wait(5)
+        ended.append(place.address)
+        return Trial(place, (Step("ApiVersions", 0, ""),), None)
+
+    monkeypatch.setattr("kctl.contexts.test.tried", never_answers)
+    ran = kctl("contexts", "test", "-b", "h:1,h:2")
+    assert (ran.code, ended) == (Exit.INTERRUPTED, [])
+    released.set()
 
 
 def test_an_advertised_address_in_another_cluster_fails_the_test(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:

@@ -20,6 +20,7 @@ from kctl.reach.connection import (
     connect_first,
     connect_seconds,
     opening_seconds,
+    trouble,
     unreachable,
 )
 from tests.broker import KafkadProcess
@@ -130,6 +131,19 @@ def test_something_else_than_kafka() -> None:
             connect_first([Address("127.0.0.1", server.getsockname()[1])], Access(), time.monotonic() + 10, alone=True)
         thread.join()
     assert "does not speak the Kafka protocol" in "\\n".join(told.value.hints)
+
+
+def test_a_defect_is_told_as_one_of_its_address() -> None:
+    def what(error: Exception) -> tuple[str, Exit]:
+        told = trouble(Address("h", 1), error)
+        return told.what, Exit(told.exit_code)
+
+    assert what(ConnectionRefusedError(111, "Connection refused")) == ("h:1  connection refused", Exit.UNREACHABLE)
+    assert what(UnicodeError("label too long")) == ("h:1  no such host", Exit.UNREACHABLE)
+    assert what(FileNotFoundError(2, "No such file", "/x.pem")) == ("/x.pem: No such file", Exit.NOT_FOUND)
+    assert what(ValueError("embedded null")) == ("h:1  ValueError: embedded null", Exit.FAILED)
+    login = KctlError("user u could not log in", exit_code=Exit.UNAUTHORIZED)
+    assert trouble(Address("h", 1), login) is login
 
 
 @pytest.mark.parametrize(("alone", "until"), [(False, 6.5), (True, 10)])
