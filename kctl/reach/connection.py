@@ -160,10 +160,7 @@ class Connection:
         (length,) = _LENGTH.unpack(self._receive(4, deadline, what))
         if not 0 <= length <= _LONGEST_FRAME or length >> 8 in _TLS_ALERTS:
             self.close()
-            raise Disconnected(
-                f"{self.address} does not speak the Kafka protocol",
-                hints=_OTHER_PORT,
-            )
+            raise _other_protocol(self.address)
         frame = self._receive(length, deadline, what)
         return bytes(frame) if length <= _SMALL_FRAME else frame  # many strings are read faster from bytes
 
@@ -234,6 +231,10 @@ class Connection:
         if not isinstance(error, ConnectionError):
             did = f"broke off {when}: {reason(error)}"
         return Disconnected(f"broker {self.address} {did}", hints=hints, in_doubt=True)
+
+
+def _other_protocol(address: Address) -> Disconnected:
+    return Disconnected(f"{address} does not speak the Kafka protocol", hints=_OTHER_PORT)
 
 
 def _is_of_tls(error: OSError) -> TypeGuard[SSLError]:
@@ -355,7 +356,10 @@ def ask_versions(connection: Connection, deadline: float) -> None:
         connection._sent.clear()
         frame = connection.receive_frame(deadline, "ApiVersions")
         unknown = frame[4:6] == _UNSUPPORTED
-        response, _ = read(ApiVersionsResponse, 0 if unknown else version, frame, 4)
+        try:
+            response, _ = read(ApiVersionsResponse, 0 if unknown else version, frame, 4)
+        except MalformedError as error:  # it is the first answer: of something that is no broker
+            raise _other_protocol(connection.address) from error
         if not unknown:
             break
     if response.error_code:

@@ -301,6 +301,26 @@ def test_ctrl_c_waits_for_no_address(kctl: Kctl, monkeypatch: pytest.MonkeyPatch
     released.set()
 
 
+def test_an_address_of_something_else_leaves_the_others(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:
+    """What answers an ApiVersions request with nothing that can be read."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def speak() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.recv(1000)
+                peer.sendall(b"\0\0\0\5hello")
+
+        thread = Thread(target=speak)
+        thread.start()
+        odd = f"127.0.0.1:{server.getsockname()[1]}"
+        ran = kctl("contexts", "test", "-b", f"{odd},{pair[0].address}", "-o", "json")
+        thread.join()
+    assert (ran.code, ran.err.splitlines()[0]) == (Exit.UNREACHABLE, f"error: {odd} does not speak the Kafka protocol")
+    items = json.loads(ran.out)["items"]
+    assert {item["address"] for item in items if item["step"] == "Metadata"} == {str(each.address) for each in pair}
+
+
 def test_an_advertised_address_in_another_cluster_fails_the_test(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:
     first, other = pair
     other.cluster_id = "theirs"

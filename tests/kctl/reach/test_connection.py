@@ -116,21 +116,29 @@ def test_the_first_that_answers_is_enough(broker: KafkadProcess) -> None:
         silent.close()
 
 
-def test_something_else_than_kafka() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        lambda _: b"\0\0\0\5hello",
+        lambda request: request,
+    ],
+    ids=["HTTP", "a short frame", "an echo"],
+)
+def test_something_else_than_kafka(answer: Callable[[bytes], bytes]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def speak() -> None:
             peer, _ = server.accept()
             with peer:
-                peer.recv(1000)
-                peer.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n")
+                peer.sendall(answer(peer.recv(1000)))
 
         thread = Thread(target=speak)
         thread.start()
         with pytest.raises(KctlError) as told:
             connect_first([Address("127.0.0.1", server.getsockname()[1])], Access(), time.monotonic() + 10, alone=True)
         thread.join()
-    assert "does not speak the Kafka protocol" in "\\n".join(told.value.hints)
+    assert "does not speak the Kafka protocol" in "\n".join(told.value.hints)
 
 
 def test_a_defect_is_told_as_one_of_its_address() -> None:
