@@ -75,9 +75,11 @@ class OtherCluster(Unreachable):
     def __init__(self, address: str, theirs: str, ours: str, broker: int | None = None) -> None:
         """`broker`: who advertises the address."""
         where = address if broker is None else f"broker {broker} advertises {address}, which"
-        hints = () if broker is None else (f"see advertised.listeners of broker {broker}",)
+        hint = "bootstrap addresses have to be of one cluster"
+        if broker is not None:
+            hint = f"see advertised.listeners of broker {broker}"
         what = f"{where} is a broker of cluster {theirs}, not of {ours}"
-        super().__init__(what, exit_code=Exit.REFUSED, hints=hints)
+        super().__init__(what, exit_code=Exit.REFUSED, hints=(hint,))
         self.address, self._theirs, self._ours = address, theirs, ours
 
     def advertised_by(self, broker: int) -> OtherCluster:

@@ -14,7 +14,7 @@ import click
 
 from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.errors import KctlError, exit_code
+from kctl.errors import KctlError, OtherCluster, exit_code
 from kctl.reach.access import Access, resolve
 from kctl.reach.at_once import at_once
 from kctl.reach.connection import (
@@ -88,7 +88,7 @@ def test(settings: Settings, name: str | None) -> int:
     def at(place: Place) -> Trial:
         return tried(place, access, settings.timeout)
 
-    trials = at_once(at, [Place(Address(*pair)) for pair in access.bootstrap])
+    trials = of_one_cluster(at_once(at, [Place(Address(*pair)) for pair in access.bootstrap]))
     trials += at_once(at, advertised(trials))
     rows = [_row(trial.place.address, step) for trial in trials for step in trial.steps]
     errors = [trial.error for trial in trials if trial.error]
@@ -104,8 +104,28 @@ def _row(address: Address, step: Step) -> Row:
         "step": step.name,
         "result": "error" if step.error else "ok",
         "milliseconds": step.milliseconds,
-        "found": step.found,
+        "found": step.error.what.removeprefix(str(address)).strip() if step.error else step.found,
     }
+
+
+def of_one_cluster(trials: list[Trial]) -> list[Trial]:
+    """The trials of the context's addresses. The first cluster that a broker tells of is the one that is meant: at a
+    broker of another one the last step has failed, and what that one advertises is not looked at."""
+    answers = [trial.metadata for trial in trials if trial.metadata]
+    ours = next((answer.cluster_id for answer in answers if answer.cluster_id), None)
+    if ours is None:
+        return trials
+    told = (broker for answer in answers if answer.cluster_id == ours for broker in answer.brokers)
+    advertisers = {Address(broker.host, broker.port): broker.node_id for broker in told}
+    return [_of_cluster(ours, trial, advertisers.get(trial.place.address)) for trial in trials]
+
+
+def _of_cluster(ours: str, trial: Trial, advertiser: int | None) -> Trial:
+    theirs = trial.metadata.cluster_id if trial.metadata else None
+    if not theirs or theirs == ours:
+        return trial
+    error = OtherCluster(str(trial.place.address), theirs, ours, advertiser)
+    return Trial(trial.place, (*trial.steps[:-1], trial.steps[-1]._replace(error=error)), None)
 
 
 def advertised(trials: Iterable[Trial]) -> list[Place]:
@@ -145,7 +165,6 @@ def _timed(name: str, act: Callable[[], str], address: Address) -> Step:
         found = act()
     except Exception as error:
         failed = trouble(address, error)
-        found = failed.what.removeprefix(f"{address}").strip()
     return Step(name, round((time.monotonic() - begin) * 1000), found, failed)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from kafkad.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from kctl.contexts.set import changed
-from kctl.contexts.test import Place, Step, Trial, tried
+from kctl.contexts.test import Place, Step, Trial, of_one_cluster, tried
 from kctl.errors import Exit
 from kctl.reach.access import Access
 from kctl.reach.connection import Address
@@ -330,6 +330,47 @@ def test_an_advertised_address_in_another_cluster_fails_the_test(kctl: Kctl, pai
     assert (last["step"], last["found"]) == ("Metadata", "is a broker of cluster theirs, not of ours")
     assert f"broker 2 advertises {other.address}, which is a broker of cluster theirs" in ran.err
     assert "see advertised.listeners of broker 2" in ran.err
+
+
+def test_addresses_of_two_clusters_fail_the_test(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:
+    first, other = pair
+    other.cluster_id, other.peers = "theirs", {7: Address("no.such.host.invalid", 1)}
+    of_theirs = "is a broker of cluster theirs, not of ours"
+
+    def tested() -> tuple[list[list[str]], list[str]]:
+        ran = kctl("contexts", "test", "-b", f"{first.address},{other.address}", "-o", "json")
+        assert ran.code == Exit.REFUSED
+        failed = [item for item in json.loads(ran.out)["items"] if item["result"] == "error"]
+        return [[item["address"], item["step"], item["found"]] for item in failed], ran.err.splitlines()
+
+    advertises = f"broker 2 advertises {other.address}, which {of_theirs}"
+    assert tested() == (
+        [[str(other.address), "Metadata", advertises]],
+        [f"error: {advertises}", "       see advertised.listeners of broker 2"],
+    )
+    del first.peers[2]
+    assert tested() == (
+        [[str(other.address), "Metadata", of_theirs]],
+        [f"error: {other.address} {of_theirs}", "       bootstrap addresses have to be of one cluster"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "fail"),
+    [
+        (["ours", "ours"], [False, False]),
+        ([None, "ours", None, "theirs"], [False, False, False, True]),
+        ([None, None], [False, False]),
+        ([], []),
+    ],
+)
+def test_the_first_cluster_told_of_is_the_one_that_is_meant(told: list[str | None], fail: list[bool]) -> None:
+    """A broker that tells none, as an old one, is taken for one of it."""
+    trials = [
+        Trial(Place(Address("h", port)), (Step("Metadata", 0, ""),), MetadataResponse(cluster_id=cluster))
+        for port, cluster in enumerate(told)
+    ]
+    assert [trial.error is not None for trial in of_one_cluster(trials)] == fail
 
 
 def test_test_of_a_plaintext_port_in_tls(kctl: Kctl, file: Path, broker: KafkadProcess) -> None:
