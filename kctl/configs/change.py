@@ -32,7 +32,7 @@ from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, note
-from kctl.texts.spelling import quote, spelled
+from kctl.texts.spelling import command, spelled
 
 COLUMNS = (
     Column("resource", "What has the setting."),
@@ -303,12 +303,12 @@ def undo_command(settings: Settings, before: Mapping[Resource, Sequence[Entry]],
     for resource, entries in before.items():
         own = {entry.name: entry for entry in entries if entry.source == _own(resource)}
         counted = {name: each.value for name, each in own.items() if not each.sensitive and _stored(each) == each.value}
-        back = [quote(f"{c.name}={counted[c.name]}") for c in changes if c.name in counted]
-        gone = [quote(c.name) for c in changes if c.name not in own]
+        back = [f"{c.name}={counted[c.name]}" for c in changes if c.name in counted]
+        gone = [c.name for c in changes if c.name not in own]
         if back:
-            commands.append(f"configs set {quote(str(resource))} {' '.join(back)}")
+            commands.append(command("configs set", str(resource), *back))
         if gone:
-            commands.append(f"configs unset {quote(str(resource))} {' '.join(gone)}")
+            commands.append(command("configs unset", str(resource), *gone))
     return spelled(settings, *commands)
 
 

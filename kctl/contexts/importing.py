@@ -18,7 +18,7 @@ from kctl.reach.properties import Translated, read, translate
 from kctl.reach.stores import check
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, keep_writing, note
-from kctl.texts.spelling import quote
+from kctl.texts.spelling import command
 
 COLUMNS = (
     Column("setting", "The setting's name in Kafka's clients."),
@@ -58,7 +58,8 @@ def import_properties(settings: Settings, file: str, name: str) -> int:
     if is_new:
         undo_of_new(settings, name)
     if "bootstrap" not in fields:
-        note(settings, f"it does not say where the brokers are: kctl contexts set {quote(name)} bootstrap=HOST:PORT")
+        how = command("contexts set", name, "bootstrap=HOST:PORT")
+        note(settings, f"it does not say where the brokers are: kctl {how}")
     return Exit.DONE
 
 

@@ -11,7 +11,7 @@ from kctl.reach.access import SECRETS
 from kctl.reach.contexts_file import Contexts, path, read, write
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, keep_writing, note
-from kctl.texts.spelling import quote
+from kctl.texts.spelling import command
 
 HIDDEN = "(hidden)"
 COLUMNS = (
@@ -56,7 +56,7 @@ def save(settings: Settings, contexts: Contexts, what: str) -> None:
 def undo_of_new(settings: Settings, name: str) -> None:
     """Prints the command that deletes a context which was not there before."""
     if not settings.dry_run:
-        note(settings, f"undo: kctl contexts delete {quote(name)}")
+        note(settings, f"undo: kctl {command('contexts delete', name)}")
 
 
 def save_one(settings: Settings, contexts: Contexts, name: str, what: str) -> None:

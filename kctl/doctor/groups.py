@@ -22,7 +22,7 @@ from kctl.doctor.finding import Check, Finding, Severity
 from kctl.groups.group import EMPTY, REBALANCING, labels
 from kctl.groups.partition_lag import BEYOND, DELETED, by_member, total
 from kctl.texts.output import counted, duration_text
-from kctl.texts.spelling import quote
+from kctl.texts.spelling import command, quote
 
 _CROWDED = 2
 _FEW = 20
@@ -35,7 +35,7 @@ def rebalancing(facts: Facts) -> Iterator[Finding]:
             summary = f"group {name} is rebalancing ({group_lag.group.state}, {members})"
             if held_up := facts.suspects.get(name):
                 summary += f"; not known to have joined: {', '.join(held_up)}"
-            fix = f"kctl groups rebalance {quote(name)} --explain"
+            fix = f"kctl {command('groups rebalance', name, options='--explain')}"
             yield Finding(Severity.WARN, summary, (name,), fix, "groups are rebalancing")
 
 
@@ -56,8 +56,8 @@ def stuck(facts: Facts) -> Iterator[Finding]:
                     f"{who} has committed nothing for {SILENT_MS // 60_000} minutes or longer, with "
                     f"{counted(total(late).at_least, 'record')} to read"
                 )
-                group, who_id = quote(name), quote(member.id)
-                fix = f"kctl groups describe {group}; kctl groups rebalance {group} --member {who_id}"
+                move = command("groups rebalance", name, options=f"--member {quote(member.id)}")
+                fix = f"kctl {command('groups describe', name)}; kctl {move}"
                 items = tuple(str(lag.where) for lag in late)
                 yield Finding(Severity.WARN, summary, items, fix, "members commit nothing, with records to read")
 
@@ -94,7 +94,7 @@ def lost(facts: Facts) -> Iterator[Finding]:
             summary = (
                 f"group {name} never read {counted(sum(gone.values()), 'record')} that {_who_removed(facts, gone)}"
             )
-            fix = f"kctl groups describe {quote(name)}; more retention, or faster members"
+            fix = f"kctl {command('groups describe', name)}; more retention, or faster members"
             plural = "groups never read records that are gone"
             yield Finding(Severity.ERROR, summary, tuple(map(str, gone)), fix, plural)
     if unread:
@@ -128,7 +128,7 @@ def overtaken(facts: Facts) -> Iterator[Finding]:
             kept = min(retention_ms(facts.topic_settings[where.topic]) or 0 for where in going)
             left = duration_text(int(kept * SOON))
             summary = f"group {name} has {left} at most to read {counted(sum(going.values()), 'record')}"
-            fix = f"kctl groups lag {quote(name)}; more retention, or faster members"
+            fix = f"kctl {command('groups lag', name)}; more retention, or faster members"
             plural = "groups have little time left before retention removes what they have not read"
             summary += " before retention removes them"
             yield Finding(Severity.WARN, summary, tuple(map(str, going)), fix, plural)
@@ -162,7 +162,7 @@ def beyond_the_end(facts: Facts) -> Iterator[Finding]:
         partitions = tuple(str(lag.where) for lag in group_lag.lags if lag.note == BEYOND)
         if partitions:
             summary = f"group {name} has committed beyond the end of {counted(len(partitions), 'partition')}"
-            fix = f"kctl groups describe {quote(name)}; kctl groups reset-offsets {quote(name)}"
+            fix = f"kctl {command('groups describe', name)}; kctl {command('groups reset-offsets', name)}"
             yield Finding(Severity.WARN, summary, partitions, fix, "groups have committed beyond the end")
 
 

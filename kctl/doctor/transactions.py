@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kctl.doctor.facts import TRANSACTIONS, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.texts.output import counted, duration_text
-from kctl.texts.spelling import quote
+from kctl.texts.spelling import command
 
 LONG_MS = 5 * 60_000
 """Most transactions take less than a second; those of jobs with checkpoints take minutes."""
@@ -29,7 +29,7 @@ def open_for_long(facts: Facts) -> Iterator[Finding]:
             summary = f"{who}: its coordinator should have aborted it after {limit}"
         else:
             summary = f"{who} (its time-out is {limit}): readers of {counted(len(one.partitions), 'partition')} wait"
-        fix = f"kctl txns end {quote(one.transactional_id)}"
+        fix = f"kctl {command('txns end', one.transactional_id)}"
         severity = Severity.ERROR if is_late else Severity.WARN
         plural = "transactions are beyond their time-out" if is_late else "transactions are open for long"
         yield Finding(severity, summary, (one.transactional_id,), fix, plural)
@@ -46,7 +46,7 @@ def stuck(facts: Facts) -> Iterator[Finding]:
         summary = f"the {word} of {one.transactional_id} is stuck since {duration_text(waiting)}"
         if waits:
             summary += f": it waits for {waits[0]}{f' and {len(waits) - 1:,} more' if len(waits) > 1 else ''}"
-        fix = f"kctl txns describe {quote(one.transactional_id)}; it ends when these partitions have a leader"
+        fix = f"kctl {command('txns describe', one.transactional_id)}; it ends when these partitions have a leader"
         yield Finding(Severity.ERROR, summary, (one.transactional_id,), fix, "decided transactions are stuck")
 
 

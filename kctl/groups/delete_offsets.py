@@ -22,7 +22,7 @@ from kctl.groups.targets import committed_in
 from kctl.reach.session import Session
 from kctl.texts.output import Column, counted
 from kctl.texts.scopes import parse_scope
-from kctl.texts.spelling import quote
+from kctl.texts.spelling import command
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.offset_delete import (
@@ -85,7 +85,7 @@ def _delete(session: Session, group: str, wheres: Iterable[TopicPartition]) -> l
 
 def _refusal(group: str, where: TopicPartition, code: int) -> KctlError:
     if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
-        hints = (f"see who: kctl groups members {quote(group)}",)
+        hints = (f"see who: kctl {command('groups members', group)}",)
         return failure(code, f'{where}: members of group "{group}" subscribe to this topic', hints=hints)
     return failure(code, f"{where} of group {group}")
 

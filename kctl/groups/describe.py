@@ -25,7 +25,7 @@ from kctl.reach.offsets import EARLIEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, duration_text, note
-from kctl.texts.spelling import quote, spelled
+from kctl.texts.spelling import command, spelled
 
 _AT_ONCE = 1000
 """Records whose times are asked for together: more may take longer than an answer may."""
@@ -263,4 +263,5 @@ def _culprits(settings: Settings, group: Group, history: History) -> str:
         since = "" if quiet is None else f" (last commit {duration_text(max(now_ms - quiet, 0))} ago)"
         said.setdefault(found.status, []).append(f"{names[found.member.id]}{since}")
     who = "; ".join(f"{status}: {', '.join(members)}" for status, members in said.items())
-    return f"rebalancing: {who}. More: {spelled(settings, f'groups rebalance {quote(group.name)} --explain')}"
+    more = spelled(settings, command("groups rebalance", group.name, options="--explain"))
+    return f"rebalancing: {who}. More: {more}"

@@ -18,7 +18,7 @@ from kctl.groups.offsets_file import save_offsets
 from kctl.groups.partitions_text import partitions_text
 from kctl.settings import Settings
 from kctl.texts.output import note
-from kctl.texts.spelling import quote, spelled
+from kctl.texts.spelling import command, quote, spelled
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.offset_commit import (
@@ -133,15 +133,15 @@ def undo_command(
     """`before` is in the file; `fresh` partitions had no commit, and `created` groups none at all."""
     said = []
     if file is not None:
-        named = " ".join(quote(name) for name, offsets in before.items() if offsets)
-        said.append(f"groups reset-offsets {named} --from-file {quote(str(file))}")
+        named = (name for name, offsets in before.items() if offsets)
+        said.append(command("groups reset-offsets", *named, options=f"--from-file {quote(str(file))}"))
     created = list(created)
     for name, wheres in (fresh or {}).items():
         topics = " ".join(f"--topic {quote(text)}" for text in partitions_text(wheres).split())
         if topics and name not in created:
-            said.append(f"groups delete-offsets {quote(name)} {topics}")
+            said.append(command("groups delete-offsets", name, options=topics))
     if created:
-        said.append(f"groups delete {' '.join(map(quote, created))}")
+        said.append(command("groups delete", *created))
     return spelled(settings, *said)
 
 
@@ -187,7 +187,7 @@ def _became_active(group: str, error: KctlError) -> KctlError:
         f'group "{group}" has members again: {changed}',
         exit_code=Exit.REFUSED,
         code=ErrorCode.NON_EMPTY_GROUP.name,
-        hints=(f"kctl groups members {quote(group)}",),
+        hints=(f"kctl {command('groups members', group)}",),
     )
 
 

@@ -31,7 +31,7 @@ from kctl.groups.offset_changes import read_commits
 from kctl.groups.partitions_text import partitions_text
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, duration_text, note
-from kctl.texts.spelling import quote, spelled
+from kctl.texts.spelling import command, spelled
 
 COLUMNS = (
     Column("member", "Its instance, or its client with as much of its id as tells it from the others."),
@@ -108,7 +108,9 @@ def rebalance(
         chosen = [one for one in judged if one.member in wanted]
         nobody = f'group "{group}" has no members'
     if not chosen:
-        raise KctlError(nobody, exit_code=Exit.NOT_FOUND, hints=(f"kctl groups rebalance {quote(group)} --explain",))
+        raise KctlError(
+            nobody, exit_code=Exit.NOT_FOUND, hints=(f"kctl {command('groups rebalance', group, options='--explain')}",)
+        )
     return _act(session, found, chosen, reason, one_by_one=all_suspects)
 
 
@@ -162,7 +164,7 @@ def _explanation(session: Session, group: Group, history: History, rows: Sequenc
             yield f"who has joined cannot be told: {history.problem}"
         else:
             yield "who waits has joined for certain; a suspect has too, or sends heartbeats without polling."
-        suspects = spelled(session.settings, f"groups rebalance {quote(group.name)} --suspects")
+        suspects = spelled(session.settings, command("groups rebalance", group.name, options="--suspects"))
         yield f"to find out and go on: {suspects}"
     elif group.state == COMPLETING:
         yield "all members have joined; one of them, the leader, has not yet handed in the assignment."
@@ -290,7 +292,7 @@ def _told(
         )
     if after.state in REBALANCING:
         what = f'group "{before.name}" is still {after.state} after {session.settings.timeout:g}s'
-        hint = f"kctl groups rebalance {quote(before.name)} --explain"
+        hint = f"kctl {command('groups rebalance', before.name, options='--explain')}"
         errors = [*errors, KctlError(what, exit_code=Exit.UNREACHABLE, hints=(hint, "--timeout 60s waits longer"))]
     code = answer(session, RESULT, rows, errors)
     missing = [str(row["member"]) for row in rows if row["fate"] == "did not return"]

@@ -26,7 +26,7 @@ from kctl.partitions.throttle_settings import CHANGED
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, counted, note, size_text
-from kctl.texts.spelling import quote, spelled
+from kctl.texts.spelling import command, spelled
 from kctl.texts.text_files import text_of, write
 
 R = TypeVar("R")
@@ -327,8 +327,9 @@ def _begin_all(
     after = plan_status(session, execution.places)
     change = Change(session, COLUMNS, [], unable)
     code = change.done([row(each) for each in after.entries], list(refused.values()))
-    note(session.settings, f"watch:  {spelled(session.settings, f'partitions status {quote(path)} --watch')}")
-    note(session.settings, f"finish: {spelled(session.settings, f'partitions apply {quote(path)}')}")
+    watch, finish = command("partitions status", path, options="--watch"), command("partitions apply", path)
+    note(session.settings, f"watch:  {spelled(session.settings, watch)}")
+    note(session.settings, f"finish: {spelled(session.settings, finish)}")
     return code
 
 
@@ -349,7 +350,8 @@ def _finish(
     if any(each.active for each in seen.entries):
         errors.append(
             KctlError(
-                "moves are still under way, so the throttle stays", hints=(f"kctl partitions status {quote(path)}",)
+                "moves are still under way, so the throttle stays",
+                hints=(f"kctl {command('partitions status', path)}",),
             )
         )
     else:
@@ -359,7 +361,7 @@ def _finish(
             note(session.settings, f"{where}: its first replica does not lead: {error.what}")
     after = plan_status(session, execution.places)
     verified = f"the replicas of {counted(len(after.entries), 'partition')} are those of the plan"
-    undo = spelled(session.settings, f"partitions apply {quote(rollback)}") if os.path.exists(rollback) else ""
+    undo = spelled(session.settings, command("partitions apply", rollback)) if os.path.exists(rollback) else ""
     return Change(session, COLUMNS, [], unable).done(
         [row(each) for each in after.entries], errors, verified=verified, undo=undo
     )
@@ -388,8 +390,8 @@ def _tell_how_to_go_on(settings: Settings, path: str, plan_throttle: PlanThrottl
     throttle = f", and the throttle of {size_text(rate)}/s stays" if rate is not None else ""
     print(f"interrupted: what moves goes on moving{throttle}", file=sys.stderr)
     for what, words in (
-        ("watch:   ", f"partitions status {quote(path)} --watch"),
-        ("resume:  ", f"partitions apply {quote(path)}"),
-        ("clean up:", f"partitions cancel {quote(path)}"),
+        ("watch:   ", command("partitions status", path, options="--watch")),
+        ("resume:  ", command("partitions apply", path)),
+        ("clean up:", command("partitions cancel", path)),
     ):
         print(f"       {what} {spelled(settings, words)}", file=sys.stderr)

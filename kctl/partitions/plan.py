@@ -27,7 +27,7 @@ from kctl.partitions.snapshot import Snapshot, take
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, duration_text, keep_writing, note, size_text
 from kctl.texts.parsing import LARGEST_INT16, parse_rate
-from kctl.texts.spelling import quote, spelled
+from kctl.texts.spelling import command, spelled
 from kctl.texts.text_files import text_of
 
 R = TypeVar("R")
@@ -370,8 +370,8 @@ def _refuse_while_applied(session: Session, path: str) -> None:
     state = StateFile(path).path
     if os.path.exists(state):
         hints = (
-            f"go on with it: {spelled(session.settings, f'partitions apply {quote(path)}')}",
-            f"call it off:   {spelled(session.settings, f'partitions cancel {quote(path)}')}",
+            f"go on with it: {spelled(session.settings, command('partitions apply', path))}",
+            f"call it off:   {spelled(session.settings, command('partitions cancel', path))}",
             "-f FILE writes this plan elsewhere",
         )
         raise KctlError(f"{path} is being applied: {state} exists", exit_code=Exit.REFUSED, hints=hints)

@@ -27,7 +27,7 @@ from kctl.partitions.throttle_settings import (
 )
 from kctl.reach.session import Session
 from kctl.texts.output import Row
-from kctl.texts.spelling import quote, spelled
+from kctl.texts.spelling import command, spelled
 from kctl.texts.text_files import text_of
 
 _SETTLE_SECONDS = 5.0
@@ -175,8 +175,8 @@ class PlanThrottle:
 
     def _out_of_reach(self, left: Values) -> KctlError:
         brokers = ",".join(sorted({setting.owner for setting in left}, key=int))
-        plan = quote(self._state.path.removesuffix(".state"))
-        off = spelled(self._session.settings, f"partitions cancel {plan}")
+        plan = self._state.path.removesuffix(".state")
+        off = spelled(self._session.settings, command("partitions cancel", plan))
         return KctlError(
             f"the throttle of broker {brokers} is still on: it does not answer, and nobody else can change it",
             exit_code=Exit.UNREACHABLE,

@@ -14,7 +14,7 @@ from kafkad.wire.primitives import MAX_STRING
 from kctl.configs.values import RATES_OF_MOVES
 from kctl.errors import Exit, KctlError
 from kctl.texts.output import Column, Row
-from kctl.texts.spelling import quote
+from kctl.texts.spelling import command
 
 *RATES, DIRECTORY_RATE = RATES_OF_MOVES
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
@@ -127,10 +127,10 @@ def way_back(before: Values, new: Values) -> list[str]:
         by_owner.setdefault((setting.kind, setting.owner), []).append(setting)
     commands = []
     for owner, own in by_owner.items():
-        back = [quote(f"{setting.name}={before[setting]}") for setting in own if before.get(setting) is not None]
+        back = [f"{setting.name}={before[setting]}" for setting in own if before.get(setting) is not None]
         gone = [setting.name for setting in own if before.get(setting) is None]
-        commands += [f"configs set {'/'.join(owner)} {' '.join(back)}"] if back else []
-        commands += [f"configs unset {'/'.join(owner)} {' '.join(gone)}"] if gone else []
+        commands += [command("configs set", "/".join(owner), *back)] if back else []
+        commands += [command("configs unset", "/".join(owner), *gone)] if gone else []
     return commands
 
 

@@ -23,7 +23,7 @@ from kafkad.wire.schema import Request, read, span
 from kctl.errors import Disconnected, Exit, KctlError, OtherCluster, Unreachable, code_name, of_file
 from kctl.reach.access import Access
 from kctl.settings import DEFAULT_TIMEOUT
-from kctl.texts.spelling import quote
+from kctl.texts.spelling import command
 
 if TYPE_CHECKING:
     from ssl import SSLError
@@ -439,5 +439,5 @@ def _nobody(told: Sequence[KctlError], access: Access) -> KctlError:
     lines = [error.what for error in told]
     for error in told:
         lines.extend(hint for hint in error.hints if hint not in lines)
-    lines.append(f"check: kctl contexts test {quote(access.context) if access.context else ''}".rstrip())
+    lines.append(f"check: kctl {command('contexts test', *filter(None, [access.context]))}")
     return KctlError("no broker answered", exit_code=Exit.UNREACHABLE, hints=lines)

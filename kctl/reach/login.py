@@ -10,7 +10,7 @@ from kafkad.errors import ErrorCode
 from kafkad.wire.schema import Request
 from kctl.errors import Disconnected, Exit, KctlError, failure
 from kctl.reach.access import Access
-from kctl.texts.spelling import quote
+from kctl.texts.spelling import command
 
 if TYPE_CHECKING:
     import socket
@@ -250,6 +250,6 @@ def _refused(access: Access, code: int, message: str | None) -> KctlError:
     nobody = "the holder of the ticket" if by_ticket else "the bearer of the token"
     who = f"user {access.username}" if access.username else nobody
     secret = "the ticket" if by_ticket else "username and password" if access.username else "the token"
-    where = f"kctl contexts show {quote(access.context)}" if access.context else secret
+    where = f"kctl {command('contexts show', access.context)}" if access.context else secret
     told = f"{who} could not log in with {access.mechanism}"
     return failure(code, told, message or "the broker gives no reason", (f"check: {where}",))

@@ -20,7 +20,7 @@ from kctl.records.membership import Evicted, Member
 from kctl.records.offset_ranges import Range, spans
 from kctl.records.searching import Chunk, Search
 from kctl.texts.output import note, render_error
-from kctl.texts.spelling import quote, spelled
+from kctl.texts.spelling import command, spelled
 
 _COMMIT_SECONDS = 5.0
 _POLL_SECONDS = 0.5
@@ -147,7 +147,7 @@ class _Share:
             for where, span in found.items():
                 if commits.get(where, 0) > span.end:
                     what = f"{where}: the group has committed {commits[where]}, beyond the end {span.end}"
-                    move = spelled(self._session.settings, f"groups reset-offsets {quote(self._member.group)}")
+                    move = spelled(self._session.settings, command("groups reset-offsets", self._member.group))
                     self._search.tell(f"{what}; {move} moves it")
         starts = {
             where: max(commits.get(where, span.start), self._printed.get(where, 0)) for where, span in found.items()

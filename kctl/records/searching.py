@@ -17,7 +17,7 @@ from kctl.records.located import Located
 from kctl.records.reading import Reader
 from kctl.texts.output import note
 from kctl.texts.progress import ProgressLine, bar
-from kctl.texts.spelling import quote
+from kctl.texts.spelling import command, quote
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.5
@@ -187,8 +187,9 @@ class Search:
         else:
             fetched.next = max(fetched.start, error.start)
             topic, partition = error.where
-            of = f"{quote(self._group)} --topic {quote(f'{topic}:{partition}')}"
-            past = error.with_hint(f"kctl groups reset-offsets {of} --to {error.end} moves the group past it")
+            to = f"--topic {quote(f'{topic}:{partition}')} --to {error.end}"
+            reset = command("groups reset-offsets", self._group, options=to)
+            past = error.with_hint(f"kctl {reset} moves the group past it")
             self.failed[error.where] = past
             reader.give_up(error.where, past)
         if self._follow:

@@ -33,6 +33,13 @@ def _shown(sign: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", "surrogateescape"))
 
 
+def command(verb: str, *names: str, options: str = "") -> str:
+    """One of kctl's commands, for these names: they come last where one of them would be taken for an option."""
+    quoted = map(quote, names)
+    is_odd = any(name.startswith("-") for name in names)
+    return " ".join(filter(None, [verb, options, "--", *quoted] if is_odd else [verb, *quoted, options]))
+
+
 def spelled(settings: Settings, *commands: str) -> str:
     """These commands of kctl on the same cluster as this one, whatever the current context is."""
     kctl = _kctl(settings)

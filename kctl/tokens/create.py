@@ -10,7 +10,7 @@ from kctl.errors import Exit
 from kctl.reach.session import Session
 from kctl.texts.output import Column, note
 from kctl.texts.parsing import parse_duration_ms
-from kctl.texts.spelling import quote, spelled
+from kctl.texts.spelling import command, spelled
 from kctl.tokens.asking import COLUMNS, created, described
 
 _PLAN = (
@@ -39,7 +39,7 @@ def create(session: Session, owner: str | None, renewer: tuple[str, ...], max_li
         return Exit.DONE
     made = created(session, owner, renewer, lifetime)
     code = answer(session, COLUMNS, [made.row()])  # the secret first: whoever sees no token of others gets it only here
-    undo = spelled(session.settings, f"tokens expire {quote(made.token_id)}")
+    undo = spelled(session.settings, command("tokens expire", made.token_id))
     if owner is None:
         note(session.settings, f"undo: {undo}")
         session.wait_until(lambda: any(token.token_id == made.token_id for token in described(session)))

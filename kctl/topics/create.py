@@ -20,7 +20,7 @@ from kctl.reach.session import Session
 from kctl.texts.documents import read_yaml
 from kctl.texts.output import Column, Document, Row, Writer, note
 from kctl.texts.parsing import LARGEST_INT16, LARGEST_INT32
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import command, spelled
 from kctl.texts.text_files import text_of
 from kctl.topics.wanted import (
     Wanted,
@@ -229,8 +229,8 @@ def create_topics(
         for t in fit
         if t not in new or t in created
     ]
-    names = " ".join(topic.name for topic in created)
-    undo = spelled(session.settings, f"topics delete {names}") if created else ""
+    delete = command("topics delete", *(topic.name for topic in created))
+    undo = spelled(session.settings, delete) if created else ""
     complete = len(placements) == len(created)
     if not complete:
         note(session.settings, "not all brokers know the new topics yet")

@@ -11,6 +11,7 @@ from kctl.errors import Exit, KctlError, failure
 from kctl.reach.offsets import LATEST, OffsetAt, offsets_at
 from kctl.reach.session import Session
 from kctl.texts.output import Column
+from kctl.texts.spelling import command
 from kctl.txns.asking import OPEN, Producer, changed_since, described, listed, partitions_named, producers_of
 
 COLUMNS = (
@@ -70,7 +71,7 @@ def _one(session: Session, text: str) -> TopicPartition:
 
 def _producer(session: Session, where: TopicPartition, start: int | None, producer_id: int | None) -> Producer:
     if start is None and producer_id is None:
-        hints = (f"kctl txns hanging {where.topic}",)
+        hints = (f"kctl {command('txns hanging', where.topic)}",)
         raise KctlError("give --start-offset or --producer-id", exit_code=Exit.USAGE, hints=hints)
     there = producers_of(session, [where])[where]
     if isinstance(there, KctlError):
@@ -79,8 +80,9 @@ def _producer(session: Session, where: TopicPartition, start: int | None, produc
         if one.start_offset >= 0 and start in (None, one.start_offset) and producer_id in (None, one.producer_id):
             return one
     which = f"that begins at {start}" if producer_id is None else f"of producer {producer_id}"
-    hints = (f"kctl txns producers {where.topic}:{where.partition} --open",)
-    raise KctlError(f"{where} has no open transaction {which}", exit_code=Exit.NOT_FOUND, hints=hints)
+    look = command("txns producers", f"{where.topic}:{where.partition}", options="--open")
+    what = f"{where} has no open transaction {which}"
+    raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(f"kctl {look}",))
 
 
 def _is_open(session: Session, producer: Producer) -> bool:

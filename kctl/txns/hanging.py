@@ -18,7 +18,7 @@ from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row
 from kctl.texts.parsing import parse_duration_ms
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import command, spelled
 from kctl.txns.asking import OPEN, Producer, Transaction, described, listed, partitions_named, producers_of
 
 COLUMNS = (
@@ -107,6 +107,7 @@ def why_hanging(producer: Producer, transaction: Transaction | None) -> str:
 
 def _row(session: Session, producer: Producer, name: str | None, why: str, now_ms: int) -> Row:
     topic, partition = producer.where
+    abort = command("txns abort", f"{topic}:{partition}", options=f"--start-offset {producer.start_offset}")
     return {
         "topic": topic,
         "partition": partition,
@@ -116,5 +117,5 @@ def _row(session: Session, producer: Producer, name: str | None, why: str, now_m
         "age_ms": now_ms - producer.last_timestamp,
         "transactional_id": name,
         "why": why,
-        "fix": spelled(session.settings, f"txns abort {topic}:{partition} --start-offset {producer.start_offset}"),
+        "fix": spelled(session.settings, abort),
     }

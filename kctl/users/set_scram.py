@@ -9,7 +9,7 @@ from kctl.command.passwords import given_secret
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
-from kctl.texts.spelling import quote, spelled
+from kctl.texts.spelling import command, spelled
 from kctl.users.credentials import (
     COLUMNS,
     MAX_ITERATIONS,
@@ -61,7 +61,7 @@ def set_scram(session: Session, user: str, mechanism: str, iterations: int) -> i
         salted_password=salted_password(mechanism, password, salt, iterations),
     )
     errors = altered(session, upsertions=[upsertion])
-    undo = spelled(session.settings, f"users delete {quote(user)} --mechanism {mechanism}")
+    undo = spelled(session.settings, command("users delete", user, options=f"--mechanism {mechanism}"))
     return change.done(
         errors=errors,
         verified=f"{user} has it",

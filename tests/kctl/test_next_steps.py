@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 import sys
 from pathlib import Path
 
@@ -83,6 +84,23 @@ def test_what_undoes_a_change_is_for_the_same_cluster(
         (line,) = [line for line in ran.err.splitlines() if line.startswith("undo: ")]
         for command in line.removeprefix("undo: ").split("; "):
             assert command.startswith(f"kctl -b {broker.bootstrap} "), command
+
+
+def test_what_undoes_a_change_takes_no_name_for_an_option(
+    kctl: Kctl, on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # undo files go there
+    on_broker("topics", "create", "-y", "-p", 1, "--", "-undo")
+    on_broker("groups", "reset-offsets", "-y", "--topic", "-undo", "--to", 0, "--", "-kept")
+    for words in (
+        ("topics", "create", "-y", "-p", 1, "--", "-undone"),
+        ("groups", "reset-offsets", "-y", "--topic", "-undo", "--to", 0, "--", "-group"),
+        ("groups", "delete-offsets", "-y", "--topic", "-undo", "--", "-kept"),
+        ("groups", "delete", "-y", "--", "-kept"),
+    ):
+        (line,) = [line for line in on_broker(*words).err.splitlines() if line.startswith("undo: ")]
+        ran = kctl("-y", *shlex.split(line.removeprefix("undo: kctl ")))
+        assert ran.code == Exit.DONE, (line, ran.err)
 
 
 def test_a_column_is_known_by_its_header_in_any_case(on_broker: Kctl) -> None:

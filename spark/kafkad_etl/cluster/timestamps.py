@@ -10,6 +10,7 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kctl.errors import KctlError
 from kctl.reach.offsets import MAX_TIMESTAMP, offsets_at
 from kctl.reach.session import Session
+from kctl.texts.spelling import command
 
 LAST_MS = (2**63 - 1) // 1000
 """The last time that Spark's source can read, in the year 294247."""
@@ -50,7 +51,8 @@ def of_records(found: list[BeyondSpark], *, keeps_progress: bool) -> EtlError:
     begin, end = found[0].done, found[0].offset
     only = f"partitions: {{{topic}: [{partition}]}}"
     span = f"start: {{{topic}: {{{partition}: {begin}}}}}, end: {{{topic}: {{{partition}: {end}}}}}"
-    hints = [f"deleting it: kctl topics truncate {topic} --partitions {partition} --before {end + 1}"]
+    truncate = command("topics truncate", topic, options=f"--partitions {partition} --before {end + 1}")
+    hints = [f"deleting it: kctl {truncate}"]
     if begin < end:
         hints.insert(0, f"first, what is before it: kctl etl run JOB --mode batch --set 'source={{{only}, {span}}}'")
     hints.append("after that, --accept-data-loss continues with what is left, for one run")

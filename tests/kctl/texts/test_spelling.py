@@ -9,7 +9,7 @@ import pytest
 from kctl.cli import COMMANDS
 from kctl.errors import KctlError
 from kctl.settings import Settings
-from kctl.texts.spelling import ON_A_CLUSTER, hints_for, hints_of, on_this_cluster, quote, spelled
+from kctl.texts.spelling import ON_A_CLUSTER, command, hints_for, hints_of, on_this_cluster, quote, spelled
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,21 @@ def test_a_command_goes_to_the_cluster_of_this_one(given: dict[str, object], whe
     assert spelled(settings, "topics delete t") == f"kctl{where} topics delete t"
     assert spelled(settings, "acls list", "acls add") == f"kctl{where} acls list; kctl{where} acls add"
     assert spelled(settings) == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "told"),
+    [
+        (("orders",), "", "groups lag orders"),
+        (("orders", "two words"), "--all", "groups lag orders 'two words' --all"),
+        (("orders", "-g2"), "--all", "groups lag --all -- orders -g2"),
+        (("--all",), "", "groups lag -- --all"),
+        (("-\n",), "", "groups lag -- $'-\\x0a'"),
+        ((), "--all", "groups lag --all"),
+    ],
+)
+def test_names_that_begin_with_a_dash_are_no_options(names: tuple[str, ...], options: str, told: str) -> None:
+    assert command("groups lag", *names, options=options) == told
 
 
 @pytest.fixture
