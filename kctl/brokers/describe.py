@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from kctl.brokers.facts import KAFKAD_VERSION, BrokerFacts, broker_facts
+from kctl.brokers.facts import DOWN, KAFKAD_VERSION, STATES, BrokerFacts, broker_facts
 from kctl.command.cluster_names import broker_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.resources import Entry, Resource, described
@@ -22,11 +22,7 @@ COLUMNS = (
     Column("rack", "Its rack."),
     Column("version", "The release of Kafka that serves the same APIs."),
     Column("kafkad", "The release of kafkad; none of another Kafka."),
-    Column(
-        "state",
-        "ok; down: named in replica lists only; no answer; directory offline; answers: no more can be seen.",
-        "state",
-    ),
+    Column("state", STATES, "state"),
     Column("controller", "Whether it is the controller."),
     Column("leaders", "Partitions it leads.", "number"),
     Column("partitions", "Partitions it holds a replica of.", "number"),
@@ -57,7 +53,7 @@ def describe(session: Session, brokers: tuple[int, ...]) -> int:
             errors.append(session.no_broker([wanted]))
             continue
         resource = Resource("broker", str(wanted))
-        found = described(session, [resource])[0].get(resource, []) if known[wanted].state != "down" else []
+        found = described(session, [resource])[0].get(resource, []) if known[wanted].state != DOWN else []
         own = [directory for directory in directories if directory.broker == wanted]
         pictures.append((known[wanted], own, found))
     rows = [_row(*picture) for picture in pictures]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.brokers.release import release
-from kctl.errors import KctlError
+from kctl.errors import Disconnected, KctlError, OtherCluster, Unreachable
 from kctl.reach.log_dirs import LogDir, disks, known_sum, log_dirs_of
 from kctl.reach.session import silent_brokers
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 KAFKAD_VERSION, ZOOKEEPER = "kafkad.version", "zookeeper.connect"
 CONTROLLER_EPOCH, ABSENT_BROKERS = "kafkad.controller.epoch", "kafkad.absent.brokers"
+
+DOWN, NO_ANSWER, NO_ACCESS, OTHER_CLUSTER, ANSWERS = "down", "no answer", "no access", "other cluster", "answers"
+STATES = (
+    f"ok; {DOWN}: named in replica lists only; {NO_ANSWER}; {NO_ACCESS}: its TLS or login failed; {OTHER_CLUSTER}: "
+    f"another cluster's broker is at its address; directory offline; {ANSWERS}: no more can be seen."
+)
 
 
 class BrokerFacts(NamedTuple):
@@ -81,7 +87,7 @@ def broker_facts(session: Session, topics: Iterable[Topic]) -> tuple[list[Broker
                 free_bytes=known_sum(disk.free for disk in disks(own, cluster.brokers)),
                 total_bytes=known_sum(disk.total for disk in disks(own, cluster.brokers)),
                 is_controller=broker == cluster.controller_id,
-                state=_state(known is not None, broker in silent, answer),
+                state=answer_state(answer) if known else DOWN,
             )
         )
     return found, directories, [answer for answer in answers.values() if isinstance(answer, KctlError)]
@@ -152,11 +158,15 @@ def _release(session: Session, broker: int) -> str:
     return release(session.connection(broker).versions)
 
 
-def _state(registered: bool, silent: bool, directories: list[LogDir] | KctlError) -> str:
-    if not registered:
-        return "down"
-    if silent:
-        return "no answer"
-    if isinstance(directories, KctlError):
-        return "answers"  # whether its directories are well is not known
-    return "directory offline" if any(directory.error for directory in directories) else "ok"
+def answer_state(answer: list[LogDir] | KctlError) -> str:
+    """How a registered broker is, by what became of the question for its directories."""
+    match answer:
+        case OtherCluster():
+            return OTHER_CLUSTER
+        case Disconnected():
+            return NO_ANSWER
+        case Unreachable():
+            return NO_ACCESS
+        case KctlError():
+            return ANSWERS  # whether its directories are well is not known
+    return "directory offline" if any(directory.error for directory in answer) else "ok"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kctl.brokers.facts import BrokerFacts, broker_facts, kafkads
+from kctl.brokers.facts import STATES, BrokerFacts, broker_facts, kafkads
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note
@@ -24,11 +24,7 @@ COLUMNS = (
     Column("total_bytes", "Size of its disks.", "size", "DISK", wide=True),
     Column("controller", "Whether it is the controller.", machine=True),
     Column("controller_shown", "Whether it is the controller.", header="CONTROLLER", shown=True),
-    Column(
-        "state",
-        "ok; down: named in replica lists only; no answer; directory offline; answers: no more can be seen.",
-        "state",
-    ),
+    Column("state", STATES, "state"),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from kctl.brokers.facts import ANSWERS, answer_state
 from kctl.command.chosen import chosen_brokers
 from kctl.command.cluster_names import broker_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
@@ -21,7 +22,7 @@ COLUMNS = (
     Column("largest_bytes", "Its bytes.", "size", wide=True),
     Column("free_bytes", "Room left on its disk.", "size", "FREE"),
     Column("total_bytes", "Size of its disk.", "size", "DISK"),
-    Column("state", "ok, or what the broker says is wrong with it.", "state"),
+    Column("state", "ok, what the broker says is wrong with it, or why it says nothing, as in brokers list.", "state"),
 )
 
 
@@ -37,7 +38,11 @@ def log_directories(session: Session, brokers: tuple[int, ...]) -> int:
     directories, silent = log_dirs(session, asked)
     answered = {directory.broker for directory in directories}
     rows = [_row(directory) for directory in directories]
-    rows += [{"broker": broker, "state": "no answer"} for broker in asked if broker not in answered]
+    rows += [
+        {"broker": broker, "state": answer_state(silent[broker]) if broker in silent else ANSWERS}
+        for broker in asked
+        if broker not in answered
+    ]
     if brokers:
         return answer(session, COLUMNS, rows, list(silent.values()))
     for error in silent.values():

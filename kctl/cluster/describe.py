@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kctl.brokers.facts import broker_facts, cluster_state, kafkads
+from kctl.brokers.facts import DOWN, broker_facts, cluster_state, kafkads
 from kctl.cluster.mode import mode
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.reach.log_dirs import disks, known_sum
@@ -25,7 +25,7 @@ COLUMNS = (
     Column("brokers", "Ids of the brokers that are there.", "list"),
     Column("down", "Ids of brokers that only replica lists name.", "list"),
     Column("down_since", "The time since when each of them is down; none where no kafkad has seen it go.", "list"),
-    Column("silent", "Ids of brokers that are registered, and do not answer.", "list"),
+    Column("silent", "Ids of brokers that are registered, and cannot be asked.", "list"),
     Column("racks", "The racks of the brokers.", "list"),
     Column("versions", "Releases of Kafka that serve the same APIs.", "list"),
     Column("kafkad", "Releases of kafkad, of those brokers that are kafkad.", "list"),
@@ -33,7 +33,7 @@ COLUMNS = (
     Column("partitions", "How many partitions they have.", "number"),
     Column("replicas", "How many replicas these have.", "number"),
     Column("offline", "Partitions without a leader.", "number"),
-    Column("unreachable", "Partitions whose leader does not answer.", "number"),
+    Column("unreachable", "Partitions whose leader cannot be asked.", "number"),
     Column("under_replicated", "Partitions with fewer replicas in sync than they have.", "number"),
     Column("size_bytes", "Bytes in the log directories of all brokers that tell.", "size", "BYTES"),
     Column("free_bytes", "Room left on their disks; one that brokers of a host share counts once.", "size", "FREE"),
@@ -53,7 +53,7 @@ def describe(session: Session) -> int:
         note(session.settings, f"sizes are incomplete: {error.what}")
     state = cluster_state(session, [broker.id for broker in brokers if broker.release is not None])
     own = kafkads(session, brokers)
-    down = [broker.id for broker in brokers if broker.state == "down"]
+    down = [broker.id for broker in brokers if broker.state == DOWN]
     since = [state.absent_since_ms.get(broker) for broker in down]
     partitions = [partition for topic in topics for partition in topic.partitions]
     deaf = [broker.id for broker in brokers if broker.host is not None and broker.release is None]
@@ -95,7 +95,7 @@ def _text(row: Row, is_whole: bool) -> Iterator[str]:
     since = [f" since {time}" if time else "" for time in row["down_since"]]
     gone = ", ".join(f"{broker}{time}" for broker, time in zip(row["down"], since, strict=True))
     down = f"; down: {gone}" if gone else ""
-    silent = f"; no answer: {ids(row['silent'])}" if row["silent"] else ""
+    silent = f"; unreachable: {ids(row['silent'])}" if row["silent"] else ""
     epoch = "" if row["controller_epoch"] is None else f", epoch {row['controller_epoch']}"
     trouble = [f"{row[n]} {n.replace('_', '-')}" for n in ("offline", "unreachable", "under_replicated") if row[n]]
     yield f"cluster     {row['cluster_id']}"

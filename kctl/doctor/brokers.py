@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 
 from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY, removing, why_never
+from kctl.brokers.facts import NO_ACCESS, NO_ANSWER, OTHER_CLUSTER
 from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, THROTTLES, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.texts.output import counted, duration_text, size_text
@@ -25,6 +26,13 @@ _FEW = 8
 """Below so many partitions a broker, shares say nothing."""
 
 
+_UNASKED = {
+    NO_ANSWER: ("does not answer", "registered brokers do not answer"),
+    NO_ACCESS: ("TLS or the login fails", "registered brokers cannot be logged in to"),
+    OTHER_CLUSTER: ("another cluster's broker answers", "addresses of registered brokers are of another cluster"),
+}
+
+
 def brokers_down(facts: Facts) -> Iterator[Finding]:
     down = [broker for broker in facts.brokers if broker.host is None]
     if down:
@@ -32,12 +40,13 @@ def brokers_down(facts: Facts) -> Iterator[Finding]:
         held = sum(broker.partitions for broker in down)
         summary = f"broker {names} is down and holds replicas of {counted(held, 'partition')}"
         yield Finding(Severity.ERROR, summary, tuple(f"broker/{b.id}" for b in down), f"start broker {names}")
-    silent = [b for b in facts.brokers if b.host is not None and b.release is None]
-    for broker in silent:
-        where = f"{broker.host}:{broker.port}"
-        summary = f"broker {broker.id} is registered, and does not answer at {where}"
+    for broker in facts.brokers:
+        if broker.state not in _UNASKED:
+            continue
+        what, plural = _UNASKED[broker.state]
+        summary = f"broker {broker.id} is registered, and {what} at {broker.host}:{broker.port}"
         fix = "kctl contexts test says why; see advertised.listeners of the broker if that is a wrong address"
-        yield Finding(Severity.ERROR, summary, (f"broker/{broker.id}",), fix, "registered brokers do not answer")
+        yield Finding(Severity.ERROR, summary, (f"broker/{broker.id}",), fix, plural)
 
 
 def no_controller(facts: Facts) -> Iterator[Finding]:

@@ -8,10 +8,12 @@ import pytest
 from kafkad import __version__
 from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kctl.brokers.api_versions import rows_of
-from kctl.brokers.facts import counts
+from kctl.brokers.facts import answer_state, counts
 from kctl.brokers.release import release
-from kctl.errors import Exit
+from kctl.errors import Disconnected, Exit, KctlError, OtherCluster, Unreachable
+from kctl.reach.log_dirs import LogDir
 from tests.kctl.conftest import Kctl
+from tests.kctl.flaky import Flaky
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,30 @@ def test_list(on_broker: Kctl) -> None:
     assert row["leaders"] == row["partitions"] >= 2
     assert row["free_bytes"] > 0
     assert on_broker("brokers", "ls").out.splitlines()[1].endswith("yes         ok")
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        ([], "ok"),
+        ([LogDir(1, "/data", None, None, KctlError("gone"), ())], "directory offline"),
+        (Disconnected("it is silent"), "no answer"),
+        (Unreachable("user u could not log in", exit_code=Exit.UNAUTHORIZED), "no access"),
+        (OtherCluster("h:1", "theirs", "ours", 1), "other cluster"),
+        (KctlError("not authorized"), "answers"),
+    ],
+)
+def test_the_state_of_a_broker_is_told_by_what_it_answers(answer: list[LogDir] | KctlError, state: str) -> None:
+    assert answer_state(answer) == state
+
+
+def test_the_address_of_another_cluster_is_no_silence(kctl: Kctl, pair: tuple[Flaky, Flaky]) -> None:
+    first, other = pair
+    other.cluster_id = "theirs"
+    for verb in ("list", "log-dirs"):
+        ran = kctl("-b", first.address, "brokers", verb, "-o", "json")
+        assert [item["state"] for item in json.loads(ran.out)["items"]] == ["answers", "other cluster"], verb
+        assert f"broker 2 advertises {other.address}, which is a broker of cluster theirs" in ran.err
 
 
 def test_describe(on_broker: Kctl) -> None:

@@ -157,7 +157,14 @@ def test_ids_are_unique() -> None:
             "may lose records",
         ),
         ("brokers-down", {"brokers": (broker(1), broker(2, host=None, release=None))}, ERROR, "broker 2 is down"),
-        ("brokers-down", {"brokers": (broker(1), broker(2, release=None))}, ERROR, "does not answer at h:9092"),
+        *(
+            ("brokers-down", {"brokers": (broker(1), broker(2, release=None, state=state))}, ERROR, f"{told} at h:9092")
+            for state, told in (
+                ("no answer", "registered, and does not answer"),
+                ("no access", "registered, and TLS or the login fails"),
+                ("other cluster", "registered, and another cluster's broker answers"),
+            )
+        ),
         ("controller", {"controller_id": -1}, ERROR, "no broker is the controller"),
         (
             "zookeeper",
