@@ -11,6 +11,7 @@ from kafkad_etl.commands.base import EtlCommand
 from kctl.command.verb import pass_settings
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Writer, note
+from kctl.texts.spelling import command
 
 COLUMNS = (
     Column("name", "The example's name, for --example."),
@@ -47,10 +48,10 @@ def init(settings: Settings, file: Path | None, name: str | None, tests: bool) -
         return
     file = file or Path(f"{name}.yaml")
     _write(file, found.text)
-    note(settings, f"{file} written; next: kctl etl validate {file}")
+    note(settings, f"{file} written; next: kctl {command('etl validate', str(file))}")
     if tests:
         _write(cases_path(file), found.cases)
-        note(settings, f"{cases_path(file)} written; next: kctl etl test {file}")
+        note(settings, f"{cases_path(file)} written; next: kctl {command('etl test', str(file))}")
 
 
 def _write(file: Path, text: str) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,14 @@ def test_a_validation_costs_few_imports(here: Path) -> None:
     modules = imported("etl", "validate", "--offline", str(job))
     assert not modules & COSTLY
     assert len([name for name in modules if not name.startswith("sqlglot")]) <= 241, sorted(modules)
+
+
+def test_what_comes_after_init_is_a_command_to_paste(kctl: Kctl, here: Path) -> None:
+    ran = kctl("etl", "init", "--example", "windowed-counts", "--tests", "--", "-my jobs.yaml")
+    next_ones = [line.partition("; next: kctl ")[2] for line in ran.err.splitlines()]
+    assert next_ones == ["etl validate -- '-my jobs.yaml'", "etl test -- '-my jobs.yaml'"]
+    verb, job = next_ones[0].split(" -- ")
+    assert kctl(*verb.split(), "--offline", "--", *shlex.split(job)).code == 0
 
 
 def test_init_lists_and_writes_and_never_overwrites(kctl: Kctl, here: Path) -> None:
