@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import resource
 import shutil
@@ -22,9 +23,12 @@ import pytest
 
 from kafkad import __version__
 from kafkad.broker.daemon import Daemon
+from kafkad.broker.metadata_store import MetadataStore
 from kafkad.broker.parts import Parts
 from kafkad.config import Config, load
 from kafkad.errors import ErrorCode
+from kafkad.log.log import Log
+from kafkad.names import TopicPartition
 from kafkad.systemd import NOT_BLANK
 from kafkad.timers import Timers
 from kafkad.wire.records import Record, build_batch
@@ -164,6 +168,34 @@ def test_a_supervisor_hears_that_the_file_sets_something(
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         asyncio.run(ready())
         assert (f"{NOT_BLANK}=1" in manager.recv(4096).decode()) == text.startswith("num")
+
+
+@pytest.mark.parametrize(
+    ("is_shared", "topics", "opened", "told"),
+    [
+        (True, 8, 30, "8 topics in the cluster, 30 partitions here"),
+        (True, 8, 0, "8 topics in the cluster, 0 partitions here"),
+        (False, 8, 30, "8 topics, 30 partitions"),
+        (False, 0, 0, "no topics yet"),
+    ],
+)
+def test_the_ready_line_counts_what_the_log_directories_hold(
+    *, is_shared: bool, topics: int, opened: int, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not what the controller has told this broker to lead or follow: in a cluster that comes later."""
+
+    async def ready() -> None:
+        daemon = Daemon(load(None, [f"log.dirs={tmp_path}"], {}), _broken, None)
+        daemon._logs.logs.update({TopicPartition("t", number): cast(Log, None) for number in range(opened)})
+        metadata = SimpleNamespace(topics=dict.fromkeys(range(topics)))
+        parts = SimpleNamespace(
+            replicas=SimpleNamespace(metadata=metadata), identity=SimpleNamespace(broker_id=1, cluster_id="c")
+        )
+        daemon._announce(cast(Parts, parts), cast(MetadataStore, SimpleNamespace(is_shared=is_shared, problem=None)))
+
+    with caplog.at_level(logging.INFO, "kafkad"):
+        asyncio.run(ready())
+    assert caplog.messages[-1].endswith(f"; data in {tmp_path}; {told}")
 
 
 def test_idle_connections_are_looked_for_again_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,16 @@ class _StoppedEarly(Exception):
     """The broker was told to stop while it waited for something."""
 
 
+def _contents(topics: int, partitions: int, *, among_others: bool) -> str:
+    """What there is at the start. `partitions` are those in the log directories: in a cluster the controller says only
+    later which of them this broker leads or follows."""
+    if not topics and not partitions:
+        return "no topics yet"
+    if among_others:
+        return f"{topics} topics in the cluster, {partitions} partitions here"
+    return f"{topics} topics, {partitions} partitions"
+
+
 async def _unless(told: asyncio.Event, waiting: Coroutine[Any, Any, T]) -> T:
     """Cancels `waiting` and raises _StoppedEarly when the event is set before it has ended."""
     task, telling = asyncio.create_task(waiting), asyncio.create_task(told.wait())
@@ -386,9 +396,7 @@ class Daemon:
             log.warning("%s", why)
         self._lifecycle.enter(BrokerState.RUNNING)
         listeners = ", ".join(map(str, self._server.listeners))
-        topics = len(parts.replicas.metadata.topics)
-        partitions = sum(1 for _ in parts.replicas)
-        text = f"{topics} topics, {partitions} partitions" if topics else "no topics yet"
+        text = _contents(len(parts.replicas.metadata.topics), len(self._logs.logs), among_others=store.is_shared)
         log.info(
             "ready in %.2f s: broker %d of cluster %s listens on %s; data in %s; %s",
             monotonic() - STARTED,
