@@ -66,6 +66,15 @@ def test_brokers_are_replaced_one_after_the_other_without_a_replica_on_an_old_on
     assert all(set(partition.replicas) == {11, 12} for partition in partitions)
 
 
+def test_brokers_are_replaced_all_at_once() -> None:
+    """docs/migrate.md: one drain of all old brokers leaves nothing on them, and copies each replica once."""
+    old_and_new = [Broker(broker, None) for broker in (1, 2, 3, 11, 12, 13)]
+    partitions = of("t", (1, 2), (2, 3), (3, 1), size=10)
+    moves = planned_moves(old_and_new, partitions, drain(1, 2, 3, to=frozenset({11, 12, 13})))
+    assert all(set(partition.replicas) <= {11, 12, 13} for partition in after(partitions, moves))
+    assert [move.copy_bytes for move in moves] == [20, 20, 20]
+
+
 def test_a_copy_comes_from_the_leader_whoever_is_drained() -> None:
     [move] = planned_moves(THREE, of("t", (3, 2), leader=2, size=59), drain(3))
     assert move.copies == [Copy(2, 1, 59)]
