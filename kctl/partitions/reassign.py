@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import click
@@ -17,6 +16,7 @@ from kctl.partitions.reassignment_json import Place, Plan, parse_assignment
 from kctl.partitions.snapshot import take
 from kctl.reach.log_dirs import log_dirs
 from kctl.reach.session import Session
+from kctl.texts.text_files import with_time
 
 
 @click.command("reassign", cls=KctlCommand, columns=COLUMNS)
@@ -36,7 +36,7 @@ def reassign(session: Session, assignments: Sequence[str], options: Options) -> 
         if partition in places:
             raise KctlError(f"{partition} is named twice", exit_code=Exit.USAGE)
         places[partition] = place
-    return carry_out(session, _file_name("reassign"), Plan(places), options, save=True)
+    return carry_out(session, f"{with_time('reassign')}.json", Plan(places), options, save=True)
 
 
 @click.command("move-dir", cls=KctlCommand, columns=COLUMNS)
@@ -67,8 +67,4 @@ def move_dir(session: Session, what: Sequence[str], broker: int, path: str, opti
     if not places:
         return answer(session, COLUMNS, [], errors)
     options = options._replace(elect=False)
-    return carry_out(session, _file_name("move-dir"), Plan(places), options, save=True, unable=errors)
-
-
-def _file_name(verb: str) -> str:
-    return f"{verb}-{time.strftime('%Y%m%dT%H%M%S')}.json"
+    return carry_out(session, f"{with_time('move-dir')}.json", Plan(places), options, save=True, unable=errors)

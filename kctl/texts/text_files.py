@@ -85,11 +85,16 @@ def write(path: str, text: str, mode: Literal["w", "x"] = "w") -> None:
         raise KctlError(f"{path} cannot be written: {error.strerror}") from error
 
 
+def with_time(stem: str) -> str:
+    """The name of a file that says when it was made."""
+    return f"{stem}-{time.strftime('%Y%m%dT%H%M%S')}"
+
+
 def save_new(directory: Path, names: Collection[str], plural: str, suffix: str, text: str) -> Path:
     """In a file whose name says what of (the one name, or the plural) and when, with a number behind it where that name
     is taken: nothing is written over. KctlError if that cannot be done."""
     of = next(iter(names)) if len(names) == 1 else plural
-    stem = f"{re.sub(r'[^A-Za-z0-9._-]', '_', of)[:150]}-{time.strftime('%Y%m%dT%H%M%S')}"
+    stem = with_time(re.sub(r"[^A-Za-z0-9._-]", "_", of)[:150])
     count = 1
     while True:
         path = directory / (f"{stem}{suffix}" if count == 1 else f"{stem}-{count}{suffix}")
