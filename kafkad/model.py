@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from typing import Final, NamedTuple
 
 NO_LEADER = -1
@@ -12,6 +12,17 @@ LEADER_DURING_DELETE = -2
 ALL_TOPICS = 2
 """The type of an UpdateMetadata that names every topic there is: a full one, in Kafka's words (KIP-866)."""
 NO_EPOCH = -1
+
+
+class Asked(IntEnum):
+    """How a replica is asked to lead: as one in sync; by an unclean election, with what it has; as the last one of all
+    that are there, though it may have nothing."""
+
+    NOT_SAID = -1
+    """By Kafka's controllers."""
+    IN_SYNC = 0
+    UNCLEANLY = 1
+    AS_THE_LAST = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

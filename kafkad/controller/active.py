@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, Connect, Request, Response, Sleep
-from kafkad.controller.election import Asked, FewestLeaders, after_failure
+from kafkad.controller.election import FewestLeaders, after_failure
 from kafkad.controller.requests import RequestBatch, Sender
 from kafkad.controller.settings import ControllerSettings
 from kafkad.controller.state import ClusterState, PartitionEntry
@@ -34,7 +34,7 @@ from kafkad.meta.store import (
     Stat,
 )
 from kafkad.meta.znodes import ControllerEpoch, Partition
-from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
+from kafkad.model import NO_LEADER, Asked, BrokerInfo, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.together import together
 from kafkad.turns import Turns
@@ -184,8 +184,12 @@ class ActiveController:
         entry = self.state.entry(tp)
         before, leader = entry.state, state.leader
         in_sync = leader == NO_LEADER or before is None or leader in before.isr
-        if self.state.note_elected(leader, tp, in_sync=in_sync):
+        is_elected = before is None or leader != before.leader or not self.state.online(leader, tp)
+        if is_elected and self.state.note_elected(leader, tp, in_sync=in_sync):
             self.parts.on_unclean(tp, leader)
+        if tp in self.state.refused and before is not None:
+            for broker in {*state.isr} - {*before.isr, leader}:
+                self.state.refused.joins_isr(broker, tp)
         entry.state = replace(state, partition_epoch=stat.version)
         return entry.state
 
@@ -217,21 +221,27 @@ class ActiveController:
         """After replicas came or went: elects a live leader if there can be one, and drops dead brokers from the ISR.
 
         With nobody left in sync the ISR stays as it is, for only its members have all records; unless the topic allows
-        any leader, or the leader was asked by an unclean election and has just refused: that election goes on.
+        any leader, or the leader was asked by an unclean election and has just refused: that election goes on. It does
+        so, too, where another one comes before the leader has answered that was asked though it may have nothing.
         """
         state = entry.state
         if state is None:
             return None
         present = tuple(r for r in state.isr if self.state.online(r, tp))
-        if state.leader in present:
+        asked = self.state.refused.asked(state.leader, tp)
+        better = self._better_than_the_last(tp, entry) if asked is Asked.AS_THE_LAST else set()
+        if state.leader in present and not better:
             if present == state.isr:
                 return None
             return replace(state, isr=present, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch)
         replicas = entry.assignment.replicas if preference is None else preference.order(entry.assignment.replicas)
-        goes_on = self.state.refused.asked(state.leader, tp) != Asked.IN_SYNC
-        unclean = goes_on or self.parts.settings.unclean(tp.topic)
         elected = after_failure(
-            replicas, state, self.state.electable(tp, replicas), unclean=unclean, refused=self.state.refusals(tp)
+            replicas,
+            state,
+            better or self.state.electable(tp, replicas),
+            unclean=asked is not Asked.IN_SYNC or self.parts.settings.unclean(tp.topic),
+            refused=self.state.refusals(tp),
+            leaving=self.state.leaving_and_unasked(tp, replicas),
         )
         if elected is not None:
             if preference is not None:
@@ -246,6 +256,10 @@ class ActiveController:
             leader_epoch=state.leader_epoch + 1,
             controller_epoch=self.epoch,
         )
+
+    def _better_than_the_last(self, tp: TopicPartition, entry: PartitionEntry) -> set[int]:
+        """Those that can lead and have refused nothing."""
+        return self.state.electable(tp, entry.assignment.replicas) - self.state.refusals(tp).keys()
 
     # Telling.
 

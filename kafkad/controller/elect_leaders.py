@@ -85,7 +85,8 @@ class Elections:
             return None
         replicas, refused = entry.assignment.replicas, self._state.refusals(tp)
         electable = self._state.electable(tp, replicas)
-        elected = after_failure(replicas, entry.state, electable, unclean=True, refused=refused)
+        leaving = self._state.leaving_and_unasked(tp, replicas)
+        elected = after_failure(replicas, entry.state, electable, unclean=True, refused=refused, leaving=leaving)
         return elected and elected.state(entry.state, self._active.epoch)
 
     async def balance(self, percentage: int) -> None:

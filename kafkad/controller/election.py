@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from enum import IntEnum
 from typing import NamedTuple
 
-from kafkad.model import NO_LEADER, PartitionState
+from kafkad.model import NO_LEADER, Asked, PartitionState
 
 
 class FewestLeaders:
@@ -25,15 +24,6 @@ class FewestLeaders:
     def elected(self, leader: int, instead_of: int) -> None:
         self._led[leader] += 1
         self._led[instead_of] -= 1
-
-
-class Asked(IntEnum):
-    """How a replica was asked to lead: as one in sync; by an unclean election, with what it has; as the last one of all
-    that are there, though it may have nothing."""
-
-    IN_SYNC = 0
-    UNCLEANLY = 1
-    AS_THE_LAST = 2
 
 
 class Elected(NamedTuple):
@@ -66,11 +56,13 @@ def after_failure(
     *,
     unclean: bool,
     refused: Mapping[int, Asked],
+    leaving: Collection[int] = (),
 ) -> Elected | None:
     """The first live replica in sync; with `unclean` and none in sync, any one, at the price of lost records.
 
     Replicas in sync that `refused` to lead come before live ones that are not in sync: they lack only their last
-    records. What has refused an unclean election, too, has nothing: it comes last, once.
+    records. What has refused an unclean election, too, has nothing: it comes last, once, and not while one that may
+    have more is only `leaving`.
     """
     for replica in replicas:
         if replica in live and replica in state.isr:
@@ -80,7 +72,7 @@ def after_failure(
     reluctant = [r for r in replicas if refused.get(r) == Asked.IN_SYNC]
     in_sync = [r for r in reluctant if r in state.isr]
     alive = [r for r in replicas if r in live and r not in refused]
-    empty = [r for r in replicas if refused.get(r) == Asked.UNCLEANLY]
+    empty = [] if leaving else [r for r in replicas if refused.get(r) == Asked.UNCLEANLY]
     leader = next(iter(in_sync + alive + reluctant + empty), None)
     return None if leader is None else Elected(leader, (leader,), True)
 

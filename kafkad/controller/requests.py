@@ -14,7 +14,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, OnResponse, Request, Response
-from kafkad.controller.election import Asked
 from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.model import ALL_TOPICS, LEADER_DURING_DELETE, NO_EPOCH, BrokerInfo, Endpoint, PartitionState
 from kafkad.names import TopicId, TopicPartition
@@ -203,7 +202,7 @@ class RequestBatch:
             removing_replicas=list(assignment.removing),
             is_new=is_new,
             leader_recovery_state=int(state.recovering),
-            leads_with_nothing=self._state.refused.asked(state.leader, tp) == Asked.AS_THE_LAST,
+            asked=self._state.refused.asked(state.leader, tp),
         )
 
     def _topic_id(self, topic: str) -> TopicId:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kafkad.controller.election import Asked
 from kafkad.controller.placement import Candidate, candidates
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Topic
-from kafkad.model import NO_LEADER, BrokerInfo, PartitionAssignment, PartitionState
+from kafkad.model import NO_LEADER, Asked, BrokerInfo, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 
 
@@ -144,6 +143,12 @@ class RefusedLeaderships:
         if refusals is not None and refusals.refused is Asked.AS_THE_LAST:
             refusals.refused = None
 
+    def joins_isr(self, broker: int, tp: TopicPartition) -> None:
+        """It has all records, whatever it refused for before."""
+        refusals = self._refusals.get(tp, {}).get(broker)
+        if refusals is not None:
+            refusals.refused = None
+
     def leads(self, broker: int, tp: TopicPartition) -> None:
         self.begin_anew(tp)
         self._refusals.get(tp, {}).pop(broker, None)
@@ -203,6 +208,11 @@ class ClusterState:
     def refusals(self, tp: TopicPartition) -> dict[int, Asked]:
         """Those that have refused to lead, and how at most they were asked."""
         return {broker: how for broker, how in self.refused.of(tp).items() if broker not in self.leaving}
+
+    def leaving_and_unasked(self, tp: TopicPartition, replicas: Iterable[int]) -> set[int]:
+        """Those that shut down, and might lead with what they have when they are back."""
+        refused = self.refused.of(tp)
+        return {r for r in replicas if r in self.leaving and r not in refused and self.online(r, tp)}
 
     def note_elected(self, leader: int, tp: TopicPartition, *, in_sync: bool) -> bool:
         """True if the election was unclean: the leader was not in sync, or has failed. It counts as there unless it

@@ -11,15 +11,15 @@ controller knows that answer, Kafka's too: it takes the replica out of the ISR, 
 another. When that one leads, a note as after a failed log directory makes the controller ask again; now the replica
 follows and catches up.
 
-It leads after it has what it had lost, or a leader has taken it into the ISR again; when it has been elected as one
-that may lack records; when there is no other replica; and when it is the last one in sync and
+It leads after it has what it had lost, or a leader has taken it into the ISR again; when it is asked by an unclean
+election; when there is no other replica; and when it is the last one in sync and
 `unclean.leader.election.enable` allows any leader.
 
 Of a replica that is gone nothing is left, so that any other one may have more: by an unclean election it leads only if
-no other is online, or the controller says that they have all refused as well. It is not made before it leads, or has a
-leader to follow and is out of the ISR, so that it cannot be elected with a part of the log: while it is not there, a
-restart finds that it is gone. A controller that still has it in the ISR of another leader gets the same answer, and
-takes it out.
+the controller says that it is the last one (`Asked`), or, where that does not say how it asks, as Kafka's, if no other
+is online. It is not made before it leads, or has a leader to follow and is out of the ISR, so that it cannot be elected
+with a part of the log: while it is not there, a restart finds that it is gone. A controller that still has it in the
+ISR of another leader gets the same answer, and takes it out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.errors import ErrorCode
-from kafkad.model import NO_LEADER
+from kafkad.model import NO_LEADER, Asked
 from kafkad.names import TopicId, TopicPartition, is_another_topic
 from kafkad.replica.partition import Partition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState
@@ -97,6 +97,16 @@ class LostTails:
         self.refused.discard(tp)
         return None
 
+    def may_be_made(self, tp: TopicPartition) -> bool:
+        """False for one that is gone while it has no leader to follow, or is in the ISR."""
+        if tp not in self.gone:
+            return True
+        known = self._metadata.state_of(tp)
+        if known is None:
+            return False
+        is_led_elsewhere = known.leader not in (NO_LEADER, self._broker) and self._broker not in known.isr
+        return is_led_elsewhere or list(known.replicas) == [self._broker]
+
     def may_take(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
         """False if the controller wants the replica to lead and it must not."""
         tp = partition.tp
@@ -133,15 +143,15 @@ class LostTails:
         )
 
     def _must_lead(self, tp: TopicPartition, state: LeaderAndIsrPartitionState, *, unclean: bool, gone: bool) -> bool:
-        alone = list(state.replicas) == [self._broker]
-        last = list(state.isr) == [self._broker] and unclean
-        may_lack = last or state.leader_recovery_state != 0
-        return alone or (may_lack and not (gone and self._may_be_led_elsewhere(tp, state)))
+        if list(state.replicas) == [self._broker]:
+            return True
+        is_last = list(state.isr) == [self._broker] and unclean
+        if state.asked != Asked.NOT_SAID:
+            return state.asked == Asked.AS_THE_LAST or (not gone and (is_last or state.asked == Asked.UNCLEANLY))
+        may_lack = is_last or state.leader_recovery_state != 0
+        return may_lack and not (gone and self._another_is_online(tp, state))
 
-    def _may_be_led_elsewhere(self, tp: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
-        """True if another replica is online and may have more."""
-        if state.leads_with_nothing:
-            return False
+    def _another_is_online(self, tp: TopicPartition, state: LeaderAndIsrPartitionState) -> bool:
         known = self._metadata.state_of(tp)
         offline = known.offline_replicas if known is not None else ()
         return bool(self._metadata.live({*state.replicas} - {self._broker, *offline}))

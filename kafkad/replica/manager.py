@@ -419,7 +419,7 @@ class ReplicaManager:
         """Try again to make replicas that were refused, and have those back that have left their ISRs for want
         of room; the controller then asks about them."""
         made = []
-        for tp in list(self._refused_for_now):
+        for tp in list(filter(self.lost_tails.may_be_made, self._refused_for_now)):
             try:
                 refused = self._refused_for_now.get(tp)
                 if refused is not None and self.find(*tp) is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,8 +11,11 @@ import pytest
 
 from kafkad.controller.channel import RemoteChannel, Request, Response
 from kafkad.errors import ErrorCode
-from kafkad.model import NO_LEADER
+from kafkad.log.names import current_name
+from kafkad.meta.znodes import Broker as BrokerNode
+from kafkad.model import NO_LEADER, Asked
 from kafkad.net.client import LinkError
+from kafkad.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from kafkad.wire.messages.fetch import FetchResponse
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from tests.broker_parts.outage import (
@@ -25,6 +30,7 @@ from tests.broker_parts.outage import (
     state,
 )
 from tests.broker_parts.several import MEMORY, Brokers
+from tests.one_broker import NoSync
 
 
 @pytest.fixture
@@ -115,6 +121,112 @@ def test_a_new_controller_does_not_give_the_lead_to_one_that_has_nothing(
     brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
     assert leads(brokers, 2)
     assert end(brokers, 1) == end(brokers, 2) == len(VALUES)
+
+
+@pytest.mark.parametrize("who_is_gone", ["the controller", "the one that was asked"])
+def test_a_request_that_is_over_is_no_permission_later(
+    brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who_is_gone: str
+) -> None:
+    """The store still says that the leader may lack records."""
+    all_down(brokers, 1, 2, isr=(1,))
+    replace(tmp_path / "1")
+    brokers.start(1, 2)
+    brokers.work_for(2_000)
+    with monkeypatch.context() as patched:
+        lost = losing_answers(patched, 1)
+        elect_unclean(brokers)
+        brokers.until(lambda: bool(lost), advance_ms=1)
+        brokers.leave(3 if who_is_gone == "the controller" else 1)
+    brokers.work_for(2_000)
+    brokers.leave(*brokers.running.keys() & {1, 2})
+    brokers.start(1)
+    brokers.work_for(2_000)
+    assert (state(brokers).leader, state(brokers).isr, state(brokers).recovering) == (NO_LEADER, (1,), True)
+
+
+def test_one_that_shuts_down_may_have_more_than_one_that_has_nothing(brokers: Brokers, tmp_path: Path) -> None:
+    all_down(brokers, 1, 2, isr=(1,))
+    replace(tmp_path / "1")
+    brokers.start(1, 2)
+    brokers.work_for(2_000)
+    _, registered = brokers.run(brokers[3].session.get(BrokerNode.path(2)))
+    leaving = ControlledShutdownRequest(broker_id=2, broker_epoch=registered.czxid)
+    assert brokers.ended(brokers[3].ask(leaving)).error_code == ErrorCode.NONE
+    elect_unclean(brokers)
+    brokers.work_for(2_000)
+    assert state(brokers).leader == NO_LEADER
+    brokers.leave(2)
+    brokers.start(2)
+    brokers.work_for(2_000)
+    elect_unclean(brokers)
+    brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
+    assert end(brokers, 1) == end(brokers, 2) == len(VALUES)
+
+
+def test_one_that_comes_before_the_last_one_has_heard_that_it_leads_leads_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = Brokers(tmp_path, MEMORY, "auto.leader.rebalance.enable=false")
+    try:
+        brokers.start(1, 2, 3, 4)
+        all_down(brokers, 1, 2, 4, isr=(1,))
+        replace(tmp_path / "1")
+        replace(tmp_path / "2")
+        brokers.leave(4)
+        brokers.start(1, 2)
+        brokers.work_for(2_000)
+        send = RemoteChannel.send
+        kept: list[Request] = []
+
+        async def sent(channel: RemoteChannel, request: Request) -> Response:
+            if isinstance(request, LeaderAndIsrRequest) and asked_last(request):
+                kept.append(request)
+                raise LinkError("the connection hangs")
+            return await send(channel, request)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(RemoteChannel, "send", sent)
+            elect_unclean(brokers)
+            brokers.until(lambda: bool(kept), advance_ms=10)
+            brokers.start(4)
+            brokers.work_for(2_000)
+        brokers.until(lambda: set(state(brokers).isr) == {1, 2, 4}, advance_ms=10)
+        assert leads(brokers, 4)
+        assert end(brokers, 1) == end(brokers, 2) == end(brokers, 4) == len(VALUES)
+    finally:
+        brokers.stop()
+
+
+def asked_last(request: LeaderAndIsrRequest) -> bool:
+    return any(made.asked == Asked.AS_THE_LAST for topic in request.topic_states for made in topic.partition_states)
+
+
+def test_one_that_found_no_room_to_lead_with_nothing_is_not_made_later_without_a_leader(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    """After the next start it would be one like others, in sync and with nothing."""
+    all_down(brokers, 1, 2, isr=(1,))
+    replace(tmp_path / "1")
+    disk = brokers.files[1] = FullOfPartitions()
+    brokers.start(1)
+    brokers.work_for(2_000)
+    disk.is_full = True
+    elect_unclean(brokers)
+    brokers.work_for(2_000)
+    disk.is_full = False
+    brokers.start(2)
+    brokers.work_for(20_000)
+    assert state(brokers).leader == NO_LEADER
+    assert not (tmp_path / "1" / "a-0").exists()
+
+
+class FullOfPartitions(NoSync):
+    is_full = False
+
+    def mkdir(self, path: str) -> None:
+        if self.is_full and path.endswith(current_name(A0)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        super().mkdir(path)
 
 
 def test_what_a_leader_has_acknowledged_stays_although_it_dies_before_its_first_answer(

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkad.controller import election
-from kafkad.controller.election import Asked, Elected
-from kafkad.model import PartitionState
+from kafkad.controller.election import Elected
+from kafkad.model import Asked, PartitionState
 
 
 def state(leader: int, *isr: int, epoch: int = 4) -> PartitionState:

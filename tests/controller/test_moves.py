@@ -149,6 +149,20 @@ async def test_an_unclean_election_is_over_when_the_leader_says_that_it_knows_al
     assert (await cluster.state("a")).leader == NO_LEADER
 
 
+@with_brokers(1, 2, 3)
+async def test_a_replica_that_has_refused_is_one_like_others_once_it_was_in_sync_again(cluster: Cluster) -> None:
+    await cluster.create("a", (1, 2, 3))
+    await refuse(cluster, 1)
+    cluster[1].failed.clear()
+    await cluster.client.create(LogDirEvent.PREFIX, LogDirEvent.encode(1), sequential=True)
+    await cluster.settle()
+    for isr in ((2, 3, 1), (2,)):
+        await set_isr(cluster, *isr)
+    await cluster.kill(2)
+    await allow_any(cluster, by_request=True)
+    assert (await cluster.state("a")).leader == 1
+
+
 async def allow_any(cluster: Cluster, by_request: bool) -> None:
     if by_request:
         assert codes(await cluster.controller.elect_leaders(ElectionKind.UNCLEAN, [A0], timeout_ms=1000)) == {A0: 0}

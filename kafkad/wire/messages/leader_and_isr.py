@@ -17,8 +17,8 @@ class LeaderAndIsrPartitionState:
     removing_replicas: list[int] = array(int32, "3+", ignorable=True)
     is_new: bool = boolean("1+", ignorable=True)  # false: the log should be there already
     leader_recovery_state: int = int8("6+")  # 1: recovering from an unclean election
-    # kafkad's own, of a leader: all other replicas that are there have refused to lead, too.
-    leads_with_nothing: bool = boolean("6+", tag=10_000, ignorable=True)
+    # kafkad's own: how the leader is asked, as `Asked` has it; Kafka's controllers do not say.
+    asked: int = int8("6+", tag=10_000, default=-1, ignorable=True)
 
 
 @nested
