@@ -119,6 +119,8 @@ class Parts:
 
     async def leave(self) -> None:
         """Hands the leadership of partitions over to other brokers, if there can be any; clients are still answered."""
+        if self.replication is not None:
+            self.replication.fetchers.leave()
         if self.platform.links is not None and self.settings.config.bool("controlled.shutdown.enable"):
             await ControlledShutdown(
                 self.controller_link,

@@ -5,7 +5,8 @@ over a second connection until the first fetch is answered.
 
 What is asked and what an answer means is in `fetching`, what a follower does with it in `following`. A partition that
 fails rests, at last for `replica.fetch.backoff.ms`, or goes with its log directory; the others of its fetcher go on.
-Every LeaderAndIsr begins the fetching of its partitions anew: an answer to what was asked before it is not looked at.
+Every LeaderAndIsr begins the fetching of its partitions anew: an answer to what was asked before it is not looked at. A
+broker that is about to stop begins only what its leader waits for.
 """
 
 from __future__ import annotations
@@ -116,6 +117,7 @@ class Fetchers:
         self._fetchers: dict[tuple[int, int, bool], Fetcher] = {}
         """By leader and slot; True for those of newcomers."""
         self._fetched_by: dict[Partition, Fetcher] = {}
+        self._is_leaving = False
         self._stopped = False
 
     def follow(self, changed: Iterable[Partition]) -> None:
@@ -124,11 +126,14 @@ class Fetchers:
             before = self._fetched_by.pop(partition, None)
             if before is not None:
                 before.remove(partition)
-            if self._stopped:
-                continue
-            if partition.following is not None and partition.role.leader >= 0:
+            if partition.following is not None and self._is_to_fetch(partition):
                 fetcher = self._fetched_by[partition] = self._fetcher(partition)
                 fetcher.add(partition, partition.following)
+
+    def _is_to_fetch(self, follower: Partition) -> bool:
+        role = follower.role
+        is_wanted = follower.broker_id in role.isr or not self._is_leaving
+        return is_wanted and role.leader >= 0 and not self._stopped
 
     def brokers_changed(self) -> None:
         for fetcher in self._fetchers.values():
@@ -138,6 +143,11 @@ class Fetchers:
         before, self.settings = self.settings, settings
         if settings.per_leader != before.per_leader:
             self.follow(list(self._fetched_by))
+
+    def leave(self) -> None:
+        """This broker is about to stop. From now on it begins to follow only where its leader waits for it, as one in
+        sync: anywhere else the leader would take it for one that is about to join the ISR, and wait for it, too."""
+        self._is_leaving = True
 
     async def stop(self) -> None:
         """For good."""

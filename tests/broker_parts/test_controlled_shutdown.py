@@ -16,6 +16,7 @@ from kafkad.meta.embedded import EmbeddedSession
 from kafkad.meta.znodes import Partition
 from kafkad.model import WantedIsr
 from kafkad.names import TopicPartition
+from kafkad.replica.isr import has_fetched
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker_parts.several import MEMORY, NETWORK, Brokers
 
@@ -75,6 +76,20 @@ def test_it_has_handed_everything_over_when_it_goes_on_stopping(two: Brokers, le
     assert state("a", 0).isr == state("b", 0).isr == [other]
     replicas = two[leaving].parts.replicas
     two.until(lambda: replicas.find("b", 0) is None)
+
+
+def test_who_leads_next_does_not_wait_for_it(two: Brokers) -> None:
+    """It lives a while longer, as a follower that would keep up, but is not in sync any more."""
+    two.start(3)
+    two.meet()
+    two.create("a", (1, 2, 3))
+    leave(two, 1, at_most_ms=1_900)
+    two.work_for(1_000)
+    assert two.ended(two[2].produce(A0, b"value")).error_code == 0
+    leading = two[2].partition(A0).leading
+    assert leading is not None
+    assert not has_fetched(leading.followers[1])
+    assert [broker.parts.replicas.isr_failures for broker in two.running.values()] == [0, 0, 0], "nobody proposed it"
 
 
 def test_it_waits_for_another_broker_to_be_in_sync(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

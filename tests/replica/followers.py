@@ -168,6 +168,9 @@ class Follower:
     def work(self, after_ms: int = 0) -> None:
         self._broker.work(self.clock, self.timers, after_ms)
 
+    def leave(self) -> None:
+        self._fetchers.leave()
+
     def stop_fetching(self) -> None:
         self._broker.run(self._fetchers.stop())
 

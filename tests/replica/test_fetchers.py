@@ -21,6 +21,7 @@ from kafkad.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, F
 from tests.full_disk import FullDisk
 from tests.replica.followers import (
     BACKOFF_MS,
+    LEADER,
     Follower,
     RefusingLeader,
     SlowLeader,
@@ -124,6 +125,18 @@ def test_nothing_is_fetched_any_more_once_fetching_has_stopped(follower: Followe
         follower.work(after_ms=ms)
     follower.follow(*follower.partitions)
     assert follower.asked == asked
+
+
+@pytest.mark.parametrize(("isr", "begun"), [((LEADER,), []), ((LEADER, 1), [(1, 5)])])
+def test_who_is_about_to_stop_goes_on_but_begins_to_follow_only_where_it_is_in_sync(
+    follower: Follower, isr: tuple[int, ...], begun: list[tuple[int, int]]
+) -> None:
+    """There its leader waits for it. Anywhere else it would, too, once it is fetched from."""
+    follower.follow(follower.partitions[0])
+    follower.leave()
+    follower.lead(1)
+    follower.follow_anew(1, isr=isr)
+    assert follower.asked == [(0, 5), *begun]
 
 
 def test_a_partition_whose_first_cut_fails_is_not_fetched_before_it_was_made(
