@@ -60,6 +60,11 @@ def fetched(known: Follower, offset: int, start_offset: int, leader_end: int, no
     return Follower(offset, start_offset, caught_up_ms, now_ms, leader_end)
 
 
+def gone(known: Follower) -> Follower:
+    """A follower out of the ISR whose broker is gone: as if it had not fetched in this leader epoch yet."""
+    return known._replace(caught_up_ms=-inf, fetched_ms=-inf)
+
+
 def has_fetched(follower: Follower) -> bool:
     """True if it has fetched in this leader epoch, or was in sync when that began."""
     return follower.fetched_ms > -inf

@@ -167,6 +167,12 @@ class Leading:
         self.refused |= joining
         return not known
 
+    def forget_gone(self, alive: Container[int]) -> None:
+        """Those in the ISR stay in it, and are waited for, until the controller has taken them out."""
+        for broker, follower in self.followers.items():
+            if broker not in alive and broker not in self.isr:
+                self.followers[broker] = rules.gone(follower)
+
     def forget_refusals(self) -> None:
         """The controller may have reasons to decide otherwise by now."""
         self.refused = frozenset()

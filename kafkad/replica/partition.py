@@ -464,6 +464,7 @@ class Partition:
         """Followers that have died are not waited for any more, unless they are in the ISR; one may have come back."""
         leading = self.leading
         if leading is not None and leading.followers:
+            leading.forget_gone(self._parts.metadata.brokers)
             leading.forget_refusals()
             self._advance()
             self._end_deletion_waits()

@@ -679,6 +679,29 @@ def test_who_kept_up_and_is_gone_is_not_waited_for(made: Made, how: str) -> None
     assert partition.high_watermark == 2
 
 
+def test_who_was_gone_neither_joins_nor_is_waited_for_before_it_has_fetched_again(made: Made) -> None:
+    """Its process may need a while until then, and its machine may have lost what it had."""
+    partition = made.partition
+    alive(made, 2, 3)
+    partition.become(OF_THREE)
+    made.append(2)
+    made.asks = False
+    for follower in (2, 3):
+        partition.fetched_by(follower, 2, 0)
+    del made.asked[:]
+    gone = made.parts.metadata.brokers.pop(3)
+    partition.brokers_changed()
+    made.parts.metadata.brokers[3] = gone
+    partition.brokers_changed()
+    partition.fetched_by(2, 2, 0)
+    assert not made.asked
+    made.append(2)
+    partition.fetched_by(2, 4, 0)
+    assert partition.high_watermark == 4
+    partition.fetched_by(3, 4, 0)
+    assert [change.isr for change in made.asked] == [(ME, 2, 3)]
+
+
 @pytest.mark.parametrize("why", ["not alive", "nobody asks", "behind the start of the epoch"])
 def test_who_may_not_join_is_not_waited_for(made: Made, why: str) -> None:
     partition = made.partition
