@@ -36,7 +36,7 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
 }
 SECONDS = 120
-MOST_S = 15
+MOST_S = 5
 """What a clean hand-over may cost a producer where the JVMs of three brokers share two busy cores."""
 
 
