@@ -48,11 +48,23 @@ class KctlError(Exception):
         self.code = code
         self.hints = tuple(hints)
 
+    @property
+    def with_code(self) -> str:
+        """What it is, and the broker's name for it, as a part of a line."""
+        return f"{self.what} ({self.code})" if self.code else self.what
+
     def with_hint(self, hint: str) -> KctlError:
         """The same, which says one thing more."""
-        more = KctlError(self.what, exit_code=self.exit_code, code=self.code, hints=(*self.hints, hint))
-        more.spelled = self.spelled
-        return more
+        return self._retold(self.what, (*self.hints, hint))
+
+    def reason_of(self, what: str) -> KctlError:
+        """Another error, of which this is the reason."""
+        return self._retold(f"{what}: {self.what}", self.hints)
+
+    def _retold(self, what: str, hints: Sequence[str]) -> KctlError:
+        other = KctlError(what, exit_code=self.exit_code, code=self.code, hints=hints)
+        other.spelled = self.spelled
+        return other
 
 
 class Unreachable(KctlError):

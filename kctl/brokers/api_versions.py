@@ -42,7 +42,7 @@ def api_versions(session: Session, brokers: tuple[int, ...]) -> int:
             if broker in brokers:
                 errors.append(error)
             else:
-                note(session.settings, error.what)
+                note(session.settings, error.with_code)
     return answer(session, COLUMNS, rows_of(versions), errors)
 
 

@@ -44,7 +44,7 @@ def describe(session: Session, brokers: tuple[int, ...]) -> int:
     """
     facts, directories, silent = broker_facts(session, session.metadata())
     for error in silent:
-        note(session.settings, f"what it holds is not known: {error.what}")
+        note(session.settings, f"what it holds is not known: {error.with_code}")
     known = {broker.id: broker for broker in facts}
     errors = []
     pictures = []

@@ -40,7 +40,7 @@ def list_brokers(session: Session) -> int:
     """
     found, _, silent = broker_facts(session, session.metadata())
     for error in silent:
-        note(session.settings, f"sizes are incomplete: {error.what}")
+        note(session.settings, f"sizes are incomplete: {error.with_code}")
     versions = {broker: each.version for broker, each in kafkads(session, found).items()}
     return answer(session, COLUMNS, [{**_row(broker), "kafkad": versions.get(broker.id)} for broker in found])
 

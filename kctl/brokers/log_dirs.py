@@ -46,7 +46,7 @@ def log_directories(session: Session, brokers: tuple[int, ...]) -> int:
     if brokers:
         return answer(session, COLUMNS, rows, list(silent.values()))
     for error in silent.values():
-        note(session.settings, error.what)
+        note(session.settings, error.with_code)
     return answer(session, COLUMNS, rows)
 
 

@@ -50,7 +50,7 @@ def describe(session: Session) -> int:
     topics = session.metadata()
     brokers, directories, silent = broker_facts(session, topics)
     for error in silent:
-        note(session.settings, f"sizes are incomplete: {error.what}")
+        note(session.settings, f"sizes are incomplete: {error.with_code}")
     state = cluster_state(session, [broker.id for broker in brokers if broker.release is not None])
     own = kafkads(session, brokers)
     down = [broker.id for broker in brokers if broker.state == DOWN]

@@ -38,7 +38,7 @@ def features(session: Session) -> int:
     answers = session.call_each(dict.fromkeys(session.cluster.brokers, request))
     for found in answers.values():
         if isinstance(found, KctlError):
-            note(session.settings, found.what)
+            note(session.settings, found.with_code)
     rows = rows_of({broker: found for broker, found in answers.items() if not isinstance(found, KctlError)})
     if not rows:
         note(session.settings, "the cluster has no features")

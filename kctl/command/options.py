@@ -47,8 +47,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str | No
     try:
         milliseconds = parse_duration_ms(value, unit="s")
     except KctlError as error:
-        what = f"{parameter.opts[0]}: {error.what}"
-        raise KctlError(what, exit_code=error.exit_code, hints=error.hints) from None
+        raise error.reason_of(parameter.opts[0]) from None
     if milliseconds <= 0:
         raise click.BadParameter(f'"{value}" is not a time to wait: 10s, 500ms, 1m')
     _store(context, parameter, milliseconds / 1000)

@@ -15,7 +15,7 @@ from kafkad.wire.messages.describe_configs import (
 from kafkad.wire.primitives import MalformedError, get_compact_count, get_nullable_compact_string
 from kafkad.wire.schema import array, message, read
 from kctl.configs.resources import TOPIC, Entry, Resource, described, entry
-from kctl.errors import KctlError, code_name, next_step
+from kctl.errors import KctlError, failure
 
 if TYPE_CHECKING:
     from kctl.reach.session import Session
@@ -74,10 +74,7 @@ def topic_settings(session: Session, topics: Iterable[str], keys: Sequence[str] 
     refused = {result.code: result for result in results if result.code}
     return TopicSettings(
         {result.name: result.entries for result in results if not result.code},
-        [
-            KctlError(f'settings of topic "{result.name}"', code=code_name(code), hints=next_step(code, result.message))
-            for code, result in refused.items()
-        ],
+        [failure(code, f'settings of topic "{result.name}"', result.message) for code, result in refused.items()],
     )
 
 

@@ -100,7 +100,7 @@ def in_units_of_brokers(name: str, value: str) -> str:
         if name in RATES_OF_MOVES:
             return str(parse_rate(value))
     except KctlError as error:
-        raise KctlError(f"{name}: {error.what}", exit_code=error.exit_code, hints=error.hints) from None
+        raise error.reason_of(name) from None
     return value
 
 

@@ -135,9 +135,7 @@ def _unseen_row(check: Check, errors: Sequence[KctlError]) -> Row:
 
 
 def _why(errors: Sequence[KctlError]) -> str:
-    first = errors[0]
-    code = f" ({first.code})" if first.code else ""
-    return f"{first.what}{code}{f', and {len(errors) - 1:,} more' if len(errors) > 1 else ''}"
+    return f"{errors[0].with_code}{f', and {len(errors) - 1:,} more' if len(errors) > 1 else ''}"
 
 
 def _text(

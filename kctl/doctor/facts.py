@@ -191,7 +191,7 @@ def _with_health(session: Session, facts: Facts) -> Facts:
 def _with_groups(session: Session, facts: Facts) -> Facts:
     group_lags, told = lags_of_groups(session, chosen_groups(session, Choice("group", (), (), ())))
     for error in unknown_lags(group_lags):  # of partitions that other checks are about
-        note(session.settings, error.what)
+        note(session.settings, error.with_code)
     committed = {lag.where for look in group_lags.values() for lag in look.lags if lag.committed is not None}
     there = {TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0}
     starts, more = _known(offsets_at(session, dict.fromkeys(sorted(committed & there), EARLIEST)))

@@ -62,7 +62,7 @@ def all_groups(session: Session) -> dict[str, Listed]:
 
 def note_silent(session: Session, silent: Iterable[KctlError]) -> None:
     for error in silent:
-        note(session.settings, f"the list of groups may be incomplete: {error.what}")
+        note(session.settings, f"the list of groups may be incomplete: {error.with_code}")
 
 
 def lags_of_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, GroupLag], list[KctlError]]:
@@ -132,7 +132,7 @@ def note_unknown(session: Session, group_lags: Mapping[str, GroupLag]) -> None:
     """One line for who looks: what is not known is shown as "-"."""
     unknown = unknown_lags(group_lags)
     if unknown:
-        note(session.settings, "; ".join(error.what for error in unknown))
+        note(session.settings, "; ".join(error.with_code for error in unknown))
 
 
 def known_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Group], list[KctlError]]:

@@ -67,22 +67,17 @@ def read_histories(session: Session, wanted: Mapping[str, Iterable[TopicPartitio
             at_home.setdefault(home, []).append(name)
         ends = bounds(session, at_home)
     except KctlError as error:
-        return dict.fromkeys(wanted, _unread(error))
+        return dict.fromkeys(wanted, History({}, None, error.with_code))
     histories: dict[str, History] = {}
     for home, names in at_home.items():
         found = {name.encode(): _Found(name, frozenset(wanted[name])) for name in names}
         try:
             _read_home(session, home, ends[home], found)
         except KctlError as error:
-            histories |= dict.fromkeys(names, _unread(error))
+            histories |= dict.fromkeys(names, History({}, None, error.with_code))
         else:
             histories |= {one.group: History(one.commit_ms, one.generation) for one in found.values()}
     return histories
-
-
-def _unread(error: KctlError) -> History:
-    code = f" ({error.code})" if error.code else ""
-    return History({}, None, f"{error.what}{code}")
 
 
 def _read_home(

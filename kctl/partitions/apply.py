@@ -358,7 +358,7 @@ def _finish(
         errors += plan_throttle.take_off()
     if options.elect:
         for where, error in execution.elect().items():
-            note(session.settings, f"{where}: its first replica does not lead: {error.what}")
+            note(session.settings, f"{where}: its first replica does not lead: {error.with_code}")
     after = plan_status(session, execution.places)
     verified = f"the replicas of {counted(len(after.entries), 'partition')} are those of the plan"
     undo = spelled(session.settings, command("partitions apply", rollback)) if os.path.exists(rollback) else ""

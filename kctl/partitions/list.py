@@ -64,7 +64,7 @@ def list_partitions(
     asked = {name: [each.partition_index for each in topic.partitions] for name, topic in topics.items()}
     directories, silent = log_dirs(session, partitions=asked if chosen else None)
     for error in silent.values():
-        note(session.settings, f"sizes are incomplete: {error.what}")
+        note(session.settings, f"sizes are incomplete: {error.with_code}")
     sizes = replica_sizes(directories)
     moves = moves_as_far_as_known(session, asked)
     deaf = silent_brokers(silent)

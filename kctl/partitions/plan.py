@@ -355,7 +355,7 @@ def _broker_row(each: Effect) -> Row:
 def _warn(session: Session, snapshot: Snapshot, moves: Sequence[Move], sums: Sequence[Effect], goal: Goal) -> None:
     settings = session.settings
     for error in snapshot.silent:
-        note(settings, f"warning: sizes are incomplete: {error.what}")
+        note(settings, f"warning: sizes are incomplete: {error.with_code}")
     if snapshot.active:
         note(settings, f"warning: {counted(len(snapshot.active), 'move')} under way; planned as if that were done")
     for topic, (now, then) in sorted(rack_losses(snapshot.brokers, moves).items()):

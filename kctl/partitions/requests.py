@@ -79,7 +79,7 @@ def moves_as_far_as_known(
     try:
         return active_moves(session, partitions)
     except KctlError as error:
-        note(session.settings, f"moves under way are not known: {error.what}")
+        note(session.settings, f"moves under way are not known: {error.with_code}")
         return {}
 
 

@@ -69,7 +69,7 @@ def status(session: Session, file: str | None) -> int:
     for line in _waiting(seen, amounts):
         note(session.settings, line)
     for error in seen.snapshot.silent:
-        note(session.settings, f"progress is incomplete: {error.what}")
+        note(session.settings, f"progress is incomplete: {error.with_code}")
     for line in left_over_lines(session):
         note(session.settings, line)
     return code or (Exit.FINDINGS if file is not None and seen.missing else Exit.DONE)

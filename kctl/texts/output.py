@@ -443,9 +443,8 @@ def note(settings: Settings, text: str) -> None:
 def render_error(error: KctlError, settings: Settings, stream: TextIO) -> None:
     """`error: what (CODE)`, and below it what to do next."""
     label = click.style("error:", fg="red") if settings.colored(stream) else "error:"
-    code = f" ({error.code})" if error.code else ""
     tamed = tame_lines if error.has_lines else line_text
-    print(f"{label} {tamed(error.what)}{code}", file=stream)
+    print(f"{label} {tamed(error.with_code)}", file=stream)
     for hint in _hints(settings, error):
         print(f"       {tamed(hint)}", file=stream)
 

@@ -68,7 +68,7 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
     reading = reading_of(session, topics)
     unknown = [_unknown(error) for error in (*reading.silent, *reading.errors)]
     for error in unknown:
-        note(session.settings, error.what)
+        note(session.settings, error.with_code)
     readers = reading.readers
     change = Change(session, COLUMNS, [_row(topic, readers.get(topic.name, [])) for topic in found.topics], errors)
     names = list(topics)
@@ -81,7 +81,7 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
     if must_save and (missing := [*unknown, *unsaved]):
         raise missing[0].with_hint("nothing was deleted")
     for error in unsaved:
-        note(session.settings, error.what)
+        note(session.settings, error.with_code)
     refused = delete_topics(session, names)
     return change.done(
         errors=list(refused.values()),

@@ -109,10 +109,10 @@ def topic_details(
     notes: dict[str, None] = {}
     everything = {name: [p.partition_index for p in topic.partitions] for name, topic in topics.items()}
     configs, refused = topic_settings(session, topics, keys)
-    notes |= dict.fromkeys(f"settings are incomplete: {error.what}" for error in refused)
+    notes |= dict.fromkeys(f"settings are incomplete: {error.with_code}" for error in refused)
     directories, silent = log_dirs(session, partitions=everything if len(topics) < _WORTH_NAMING else None)
-    notes |= dict.fromkeys(f"sizes are incomplete: {error.what}" for error in silent.values())
-    notes |= dict.fromkeys(f"sizes are incomplete: {d.error.what}" for d in directories if d.error)
+    notes |= dict.fromkeys(f"sizes are incomplete: {error.with_code}" for error in silent.values())
+    notes |= dict.fromkeys(f"sizes are incomplete: {d.error.with_code}" for d in directories if d.error)
     sizes: dict[TopicPartition, dict[int, int]] = {}
     for (where, broker), size in replica_sizes(directories).items():
         sizes.setdefault(where, {})[broker] = size
@@ -122,7 +122,7 @@ def topic_details(
         for where, move in active_moves(session, everything).items() if with_moves else ():
             moving.setdefault(where.topic, {})[where.partition] = move.adding
     except KctlError as error:
-        notes[f"moves under way are not known: {error.what}"] = None
+        notes[f"moves under way are not known: {error.with_code}"] = None
     capped = caps_min_isr(session.connection().versions)
     brokers = session.cluster.brokers.values()
     racks = {broker.id: broker.rack for broker in brokers}

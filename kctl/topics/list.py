@@ -73,7 +73,7 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
     topics, errors = chosen_topics(session, chosen, internal=internal or unhealthy)
     sizes, silent = _sizes(session, topics if chosen else None)
     for error in silent.values():
-        note(session.settings, f"sizes are incomplete: {error.what}")
+        note(session.settings, f"sizes are incomplete: {error.with_code}")
     settings = session.settings
     capped = caps_min_isr(session.connection().versions)
     is_whole = settings.output != "table" or bool(settings.columns or settings.sort)
@@ -99,7 +99,7 @@ def _configs(session: Session, topics: Mapping[str, Topic], keys: Sequence[str])
     """The settings of each topic, as far as they can be read."""
     found = topic_settings(session, topics, keys)
     for error in found.errors[:1]:  # a topic that was deleted meanwhile, or settings that one may not see
-        note(session.settings, f"settings are incomplete: {error.what}")
+        note(session.settings, f"settings are incomplete: {error.with_code}")
     values = {id(entries): {entry.name: entry.value for entry in entries} for entries in found.of.values()}
     return {name: values[id(entries)] for name, entries in found.of.items()}
 

@@ -65,7 +65,7 @@ def _delete(session: Session, name: str) -> None:
     except KctlError as error:
         refused = error
     if refused is not None and refused.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
-        note(session.settings, f'topic "{name}" could not be removed: {refused.what}')
+        note(session.settings, f'topic "{name}" could not be removed: {refused.with_code}')
 
 
 class Payloads:

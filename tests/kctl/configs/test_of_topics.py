@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
+from kafkad.errors import ErrorCode
 from kafkad.wire.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -11,7 +13,10 @@ from kafkad.wire.messages.describe_configs import (
 )
 from kafkad.wire.primitives import MalformedError
 from kafkad.wire.schema import encode
-from kctl.configs.of_topics import read_results
+from kctl.configs.of_topics import read_results, topic_settings
+from kctl.errors import Exit
+from kctl.reach.session import Session
+from kctl.settings import Settings
 
 
 def result(name: str, code: int = 0, **settings: str) -> DescribeConfigsResult:
@@ -19,7 +24,7 @@ def result(name: str, code: int = 0, **settings: str) -> DescribeConfigsResult:
         DescribeConfigsResourceResult(name=setting.replace("_", "."), value=value, config_source=1, synonyms=[])
         for setting, value in settings.items()
     ]
-    message = "it is gone" if code else None
+    message = "it is hidden" if code else None
     return DescribeConfigsResult(
         error_code=code, error_message=message, resource_type=2, resource_name=name, configs=configs
     )
@@ -42,7 +47,7 @@ def test_topics_with_the_same_settings_share_them() -> None:
         ("e", 3, []),
     ]
     assert found[0].entries is found[2].entries
-    assert [r.message for r in found] == [None] * 4 + ["it is gone"]
+    assert [r.message for r in found] == [None] * 4 + ["it is hidden"]
 
 
 def test_more_kinds_than_are_kept() -> None:
@@ -56,3 +61,41 @@ def test_an_answer_that_is_cut() -> None:
     for end in range(4, len(frame) - 1):  # the last byte are the tagged fields of the whole
         with pytest.raises((MalformedError, IndexError)):
             list(read_results(frame[:end], 0))
+
+
+class _Connection:
+    """One that has the answer already."""
+
+    def __init__(self, results: Sequence[DescribeConfigsResult]) -> None:
+        self._frame = b"head" + b"\0" + body(results)
+
+    def version_of(self, _: object) -> int:
+        return 4
+
+    def tell(self, _: object) -> None:
+        pass
+
+    def receive_frame(self, *_: object) -> bytes:
+        return self._frame
+
+
+class _Session:
+    settings = Settings()
+
+    def __init__(self, *results: DescribeConfigsResult) -> None:
+        self._connection = _Connection(results)
+
+    def connection(self) -> _Connection:
+        return self._connection
+
+
+def test_settings_that_may_not_be_seen_are_an_error_like_any_other() -> None:
+    session = cast(Session, _Session(result("a", x="1"), result("b", code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+    found = topic_settings(session, ["a", "b"])
+    assert list(found.of) == ["a"]
+    (error,) = found.errors
+    assert (error.exit_code, error.with_code) == (
+        Exit.UNAUTHORIZED,
+        'settings of topic "b": it is hidden (TOPIC_AUTHORIZATION_FAILED)',
+    )
+    assert any("acls add" in hint for hint in error.hints)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
-from kctl.errors import Exit, KctlError
-from kctl.reach.session import Broker, Cluster
+from kafkad.errors import ErrorCode
+from kctl.configs import of_topics
+from kctl.errors import Exit, KctlError, failure
+from kctl.reach.session import Broker, Cluster, Session
 from kctl.texts.scopes import parse_numbers
+from kctl.topics import details
 from kctl.topics.describe import health_line
 from kctl.topics.details import PartitionDetails, TopicDetails, total
 from tests.kctl.conftest import Kctl
@@ -152,3 +155,13 @@ def test_partitions_that_are_not_there_are_told(on_broker: Kctl, verb: str) -> N
     ran = on_broker("topics", verb, f"few-{verb}", "--partitions", "1,9")
     assert (ran.code, f'topic "few-{verb}" has no partition 9' in ran.err) == (Exit.NOT_FOUND, True)
     assert ran.out, "the other one is shown"
+
+
+def test_a_note_of_what_is_not_known_says_why(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hide(session: Session, topics: Iterable[str], keys: object) -> of_topics.TopicSettings:
+        return of_topics.TopicSettings({}, [failure(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "settings")])
+
+    created(on_broker, "unseen", "-p", 1, "-r", 1)
+    monkeypatch.setattr(details, "topic_settings", hide)
+    ran = on_broker("topics", "describe", "unseen")
+    assert ran.err == "settings are incomplete: settings (TOPIC_AUTHORIZATION_FAILED)\n"
