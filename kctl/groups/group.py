@@ -75,7 +75,7 @@ class Listed(NamedTuple):
 
 
 def listed_groups(session: Session) -> tuple[dict[str, Listed], list[KctlError]]:
-    """All groups there are by name, and the brokers that did not say which they coordinate."""
+    """All groups there are by name, and the brokers that did not say which they coordinate. KctlError if none did."""
     from kafkad.wire.messages.list_groups import ListGroupsRequest
 
     found: dict[str, Listed] = {}
@@ -89,6 +89,8 @@ def listed_groups(session: Session) -> tuple[dict[str, Listed], list[KctlError]]
             for group in answer.groups:
                 kind = (group.group_type or CLASSIC).lower()
                 found[group.group_id] = Listed(group.group_id, group.group_state, kind, group.protocol_type, broker)
+    if silent and len(silent) == len(session.cluster.brokers):
+        raise silent[0]
     return dict(sorted(found.items())), silent
 
 

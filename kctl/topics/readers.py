@@ -38,8 +38,9 @@ class Reading(NamedTuple):
 
 def reading_of(session: Session, topics: Iterable[str]) -> Reading:
     """The groups that have committed for, are assigned or subscribe to each topic."""
-    listed, silent = listed_groups(session)
+    silent: list[KctlError] = []
     try:
+        listed, silent = listed_groups(session)
         group_lags, errors = lags_of_groups(session, ChosenGroups(list(listed), listed, []))
     except KctlError as error:
         return Reading({}, [error], silent)

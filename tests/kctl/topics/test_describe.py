@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from kafkad.wire.schema import Request
 from kctl.configs import of_topics
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import Broker, Cluster, Session
@@ -165,3 +168,19 @@ def test_a_note_of_what_is_not_known_says_why(on_broker: Kctl, monkeypatch: pyte
     monkeypatch.setattr(details, "topic_settings", hide)
     ran = on_broker("topics", "describe", "unseen")
     assert ran.err == "settings are incomplete: settings (TOPIC_AUTHORIZATION_FAILED)\n"
+
+
+def test_groups_that_no_broker_tells_are_not_taken_for_none(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = Session.call_each
+
+    def loading(session: Session, requests: Mapping[int, Request[Any]]) -> dict[int, Any]:
+        if any(isinstance(request, ListGroupsRequest) for request in requests.values()):
+            return dict.fromkeys(requests, ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return answers(session, requests)
+
+    created(on_broker, "unlisted", "-p", 1, "-r", 1)
+    monkeypatch.setattr(Session, "call_each", loading)
+    ran = on_broker("topics", "describe", "unlisted", "--groups", "-o", "json")
+    told = [(error["error"], error["code"]) for error in json.loads(ran.out)["errors"]]
+    assert told == [("groups of broker 1", "COORDINATOR_LOAD_IN_PROGRESS")]
+    assert ran.code == Exit.UNREACHABLE
