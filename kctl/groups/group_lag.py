@@ -64,7 +64,8 @@ def note_silent(session: Session, silent: Iterable[KctlError]) -> None:
 
 
 def lags_of_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, GroupLag], list[KctlError]]:
-    """Groups, commits, then the ends: in this order no lag is below zero."""
+    """Groups, commits, then the ends: in this order no lag is below zero. One that has ended since it was listed is
+    left out."""
     groups, errors = known_groups(session, chosen)
     commits = dict.fromkeys(groups, Commits()) | committed(session, [g.name for g in groups.values() if g.commits])
     ranges = read_ranges(session, groups, commits)
@@ -75,7 +76,7 @@ def lags_of_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Gr
         if isinstance(own, KctlError):
             errors.append(own)
         elif group.state == DEAD and not own:
-            empty.append(name)
+            empty += [name] if chosen.listed is None else []
         else:
             group_lags[name] = GroupLag(group, own, partition_lags(group, own, ranges))
     errors += nothing_of_all(session, empty)

@@ -11,9 +11,10 @@ from kafkad.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespon
 from kafkad.wire.schema import Request
 from kctl.configs import of_topics
 from kctl.errors import Exit, KctlError, failure
+from kctl.groups.group import Listed
 from kctl.reach.session import Broker, Cluster, Session
 from kctl.texts.scopes import parse_numbers
-from kctl.topics import details
+from kctl.topics import details, readers
 from kctl.topics.describe import health_line
 from kctl.topics.details import PartitionDetails, TopicDetails, total
 from tests.kctl.conftest import Kctl
@@ -184,3 +185,15 @@ def test_groups_that_no_broker_tells_are_not_taken_for_none(on_broker: Kctl, mon
     told = [(error["error"], error["code"]) for error in json.loads(ran.out)["errors"]]
     assert told == [("groups of broker 1", "COORDINATOR_LOAD_IN_PROGRESS")]
     assert ran.code == Exit.UNREACHABLE
+
+
+def test_a_group_that_has_ended_since_it_was_listed_hides_nothing(
+    on_broker: Kctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listed(session: Session) -> tuple[dict[str, Listed], list[KctlError]]:
+        return {"ended": Listed("ended", "Stable", "classic", "consumer", 0)}, []
+
+    created(on_broker, "read-before", "-p", 1, "-r", 1)
+    monkeypatch.setattr(readers, "listed_groups", listed)
+    ran = on_broker("topics", "describe", "read-before", "--groups", "-o", "json")
+    assert (ran.code, json.loads(ran.out)["errors"]) == (Exit.DONE, [])
