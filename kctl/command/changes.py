@@ -7,7 +7,8 @@ change is carried out, and the exit code says how.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,9 @@ from kctl.texts.taming import line_text
 if TYPE_CHECKING:
     from kctl.reach.session import Session
     from kctl.settings import Settings
+
+_NOTHING = "nothing was changed"
+_STARTED = "the change was started and may be complete or partly done: check before you repeat it"
 
 
 class Change:
@@ -59,7 +63,7 @@ class Change:
         `only_adds`: one command undoes it, so that nobody is asked but for a protected cluster, whose name is to be
         typed in any case. KctlError REFUSED if nobody is there to answer, or whoever is says no.
         """
-        self._settings.changed = "nothing was changed"
+        self._settings.changed = _NOTHING
         if self._settings.dry_run:
             self._show()
             note(self._settings, "dry run: nothing was changed")
@@ -76,8 +80,15 @@ class Change:
             confirm_typed(question, type_this)
         elif asks and not access.protected:
             confirm(self._settings, question)
-        self._settings.changed = "the change was started and may be complete or partly done: check before you repeat it"
+        self._settings.changed = _STARTED
         return True
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """What is read and saved once it is confirmed, before the first broker is asked to change anything."""
+        self._settings.changed = _NOTHING
+        yield
+        self._settings.changed = _STARTED
 
     def done(
         self,

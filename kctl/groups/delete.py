@@ -65,11 +65,12 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
     if not change.confirmed(f"Delete {len(rows)} group{'s' if len(rows) > 1 else ''}?"):
         return change.code
     names = [str(row["group"]) for row in rows]
-    before = {
-        name: {where: commit.offset for where, commit in commits.items()}
-        for name, commits in read_commits(session, names).items()
-    }
-    undo = undo_command(session.settings, before, save_undo(Path(undo_dir), before))
+    with change.preparing():
+        before = {
+            name: {where: commit.offset for where, commit in commits.items()}
+            for name, commits in read_commits(session, names).items()
+        }
+        undo = undo_command(session.settings, before, save_undo(Path(undo_dir), before))
     with undo_told(session, undo):
         answers = session.ask_coordinators(names, _request, _read, done=(ErrorCode.GROUP_ID_NOT_FOUND,))
         left = [result for result in answers.values() if result] or _still_there(session, names)

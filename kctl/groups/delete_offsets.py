@@ -68,7 +68,8 @@ def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_to
     if not change.confirmed(f"Delete {len(rows)} offset{'s' if len(rows) > 1 else ''} of group {group}?"):
         return change.code
     before = {group: {where: commits[where].offset for where in wheres}}
-    undo = undo_command(session.settings, before, save_undo(Path(undo_dir), before))
+    with change.preparing():
+        undo = undo_command(session.settings, before, save_undo(Path(undo_dir), before))
     with undo_told(session, undo):
         errors = _delete(session, group, wheres) or _still_there(session, group, wheres)
     return change.done(rows, errors, verified=f"{counted(len(rows), 'offset')} gone", undo=undo)

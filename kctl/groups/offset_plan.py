@@ -129,11 +129,12 @@ def carry_out(
     said = effect(one for plan in plans.values() for one in plan)
     if not change.confirmed(f"{said[0].upper()}{said[1:]}. Apply?"):
         return change.code
-    still_as_shown(session, shown)
     before = {name: {one.where: one.current for one in plan if one.current is not None} for name, plan in plans.items()}
     fresh = {name: [one.where for one in plan if one.current is None] for name, plan in plans.items()}
     created = [name for name in plans if not shown[name]]
-    undo = undo_command(session.settings, before, save_undo(undo_directory, before), fresh, created)
+    with change.preparing():
+        still_as_shown(session, shown)
+        undo = undo_command(session.settings, before, save_undo(undo_directory, before), fresh, created)
     errors: list[KctlError] = []
     done: dict[str, dict[TopicPartition, int]] = {}
     with undo_told(session, undo, lambda: f"{len(done)} of {len(plans)} groups are done"):

@@ -140,12 +140,13 @@ def _carry_out(
     size = size_text(sum(each.copy_bytes for each in seen.entries if each.state != DONE))
     if not change.confirmed(f"Move {counted(seen.missing, 'partition')}, copying {size}?"):
         return Exit.DONE
-    if save:
-        path = save_plan(path, plan.places, session)
-        plan_throttle = PlanThrottle(session, StateFile(path), options.rate)
-        note(session.settings, f"wrote {path}")
-    rollback = rollback_of(path, seen.entries, session)
-    _write_rollback(rollback, seen.entries, session)
+    with change.preparing():
+        if save:
+            path = save_plan(path, plan.places, session)
+            plan_throttle = PlanThrottle(session, StateFile(path), options.rate)
+            note(session.settings, f"wrote {path}")
+        rollback = rollback_of(path, seen.entries, session)
+        _write_rollback(rollback, seen.entries, session)
     try:
         down = plan_throttle.put_on([each.transfer for each in seen.entries if each.state != DONE])
         if down:

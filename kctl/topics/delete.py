@@ -77,7 +77,8 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
         return change.code
     groups = dict.fromkeys(reader.group for name in names for reader in readers.get(name, ()))
     must_save = click.get_current_context().get_parameter_source("undo_dir") is not ParameterSource.DEFAULT
-    unsaved = save_what_goes(session, Path(undo_dir), found.topics, groups)
+    with change.preparing():
+        unsaved = save_what_goes(session, Path(undo_dir), found.topics, groups)
     if must_save and (missing := [*unknown, *unsaved]):
         raise missing[0].with_hint("nothing was deleted")
     for error in unsaved:

@@ -49,8 +49,9 @@ def abort(session: Session, partition: str, start_offset: int | None, producer_i
     change = Change(session, COLUMNS, [_row(producer, end)])
     if not change.confirmed("Abort this transaction?", type_this=str(where)):
         return Exit.DONE
-    if not _is_open(session, producer):
-        raise changed_since("the transaction")
+    with change.preparing():
+        if not _is_open(session, producer):
+            raise changed_since("the transaction")
     _write_marker(session, producer)
 
     def is_over() -> bool:

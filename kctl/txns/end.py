@@ -65,7 +65,8 @@ def end(session: Session, ids: tuple[str, ...]) -> int:
     note(session.settings, f"whoever still writes as {', '.join(going_on)} is fenced: it has to start again")
     if not change.confirmed(f"Abort {counted(len(going_on), 'transaction')}?"):
         return change.code
-    _still_as_shown(session, going_on)
+    with change.preparing():
+        _still_as_shown(session, going_on)
     failed = [error for one in going_on.values() if (error := _ended(session, one)) is not None]
 
     def are_over() -> bool:

@@ -130,6 +130,7 @@ def test_raw_changes_nothing_that_is_protected(
     ("where", "told"),
     [
         ("kctl.command.changes.confirm", "nothing was changed"),
+        ("kctl.topics.delete.save_what_goes", "nothing was changed"),
         (
             "kctl.topics.delete.delete_topics",
             "the change was started and may be complete or partly done: check before you repeat it",
