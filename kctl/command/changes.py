@@ -90,6 +90,13 @@ class Change:
         yield
         self._settings.changed = _STARTED
 
+    def given_up(self, errors: Sequence[KctlError]) -> IntEnum:
+        """The result where nothing is changed, although it was confirmed, because of these errors."""
+        self._settings.changed = _NOTHING
+        self._answer([], errors, None)
+        note(self._settings, _NOTHING)
+        return exit_code([*self._errors, *errors])
+
     def done(
         self,
         rows: Iterable[Row] | None = None,

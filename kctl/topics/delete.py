@@ -32,6 +32,7 @@ COLUMNS = (
     Column("groups", "Groups that read it.", "list"),
     Column("members", "Members of these groups: consumers that would lose it.", "number"),
 )
+_UNKNOWN = "whether groups read them is not known"
 
 
 @click.command("delete", cls=KctlCommand, columns=COLUMNS)
@@ -39,7 +40,7 @@ COLUMNS = (
 @click.option("--if-exists", is_flag=True, help="Accept that a topic does not exist.")
 @click.option("--internal", is_flag=True, help="Allow internal topics: their state is lost.")
 @undo_dir_option(
-    "Directory for what is saved; nothing is deleted if that fails.  [default: the current one; then it is]"
+    "Directory for what is saved; where it is given, nothing is deleted if that fails.  [default: the current one]"
 )
 @pass_session
 def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, undo_dir: str) -> int:
@@ -66,7 +67,7 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
     for text in found.notes:
         note(session.settings, text)
     reading = reading_of(session, topics)
-    unknown = [_unknown(error) for error in (*reading.silent, *reading.errors)]
+    unknown = [error.reason_of(_UNKNOWN) for error in (*reading.silent, *reading.errors)]
     for error in unknown:
         note(session.settings, error.with_code)
     readers = reading.readers
@@ -78,9 +79,9 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
     groups = dict.fromkeys(reader.group for name in names for reader in readers.get(name, ()))
     must_save = click.get_current_context().get_parameter_source("undo_dir") is not ParameterSource.DEFAULT
     with change.preparing():
-        unsaved = save_what_goes(session, Path(undo_dir), found.topics, groups)
+        unsaved = save_what_goes(session, Path(undo_dir), found, groups)
     if must_save and (missing := [*unknown, *unsaved]):
-        raise missing[0].with_hint("nothing was deleted")
+        return change.given_up(missing)
     for error in unsaved:
         note(session.settings, error.with_code)
     refused = delete_topics(session, names)
@@ -94,11 +95,6 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
 def _of_kafka(name: str) -> KctlError:
     hints = ("--internal deletes it nevertheless",)
     return KctlError(f"{name}: this is an internal topic", exit_code=Exit.REFUSED, hints=hints)
-
-
-def _unknown(error: KctlError) -> KctlError:
-    what = f"whether groups read them is not known: {error.what}"
-    return KctlError(what, exit_code=error.exit_code, hints=error.hints)
 
 
 def _row(topic: TopicDetails, readers: Sequence[Reader]) -> Row:

@@ -92,6 +92,8 @@ class Found(NamedTuple):
     """Facts that are not known, each once with the reason."""
     silent: frozenset[int]
     """The brokers that do not answer."""
+    unseen: list[KctlError]
+    """Why topics have no settings here: a broker tells all of a topic, or none to who may not see them."""
 
 
 def topic_details(
@@ -142,7 +144,7 @@ def topic_details(
         replicas = replication(topic.partitions)
         least = needed.of(replicas)
         found.append(TopicDetails(name, topic_id, topic.is_internal, replicas, min_isr, least, partitions, entries))
-    return Found(found, list(notes), deaf)
+    return Found(found, list(notes), deaf, refused)
 
 
 def min_isr_of(entries: Sequence[Entry]) -> int | None:

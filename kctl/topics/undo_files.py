@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,25 +18,19 @@ from kctl.topics.wanted import Wanted, file_text
 
 if TYPE_CHECKING:
     from kctl.reach.session import Session
-    from kctl.topics.details import TopicDetails
+    from kctl.topics.details import Found, TopicDetails
 
 
-def save_what_goes(
-    session: Session, directory: Path, topics: Sequence[TopicDetails], groups: Collection[str]
-) -> list[KctlError]:
+def save_what_goes(session: Session, directory: Path, found: Found, groups: Collection[str]) -> list[KctlError]:
     """Saves the topics, without their records, and what these groups have committed of them, each in a file; and tells
     the commands that take the files. Returns what is not saved, and why."""
-    unsaved: list[KctlError] = []
+    unsaved = _save_topics(session, directory, found)
     try:
-        _save_topics(session, directory, topics)
-    except KctlError as error:
-        unsaved.append(KctlError(f"what makes topics again is not saved: {error.what}"))
-    try:
-        found = committed(session, groups)
+        commits = committed(session, groups)
     except KctlError as error:
         return [*unsaved, _no_offsets(groups, error)]
-    unsaved += [_no_offsets([group], commits) for group, commits in found.items() if isinstance(commits, KctlError)]
-    before = _offsets(found, {topic.name for topic in topics})
+    unsaved += [_no_offsets([group], own) for group, own in commits.items() if isinstance(own, KctlError)]
+    before = _offsets(commits, {topic.name for topic in found.topics})
     try:
         _save_offsets(session, directory, before)
     except KctlError as error:
@@ -45,7 +39,7 @@ def save_what_goes(
 
 
 def _no_offsets(groups: Collection[str], error: KctlError) -> KctlError:
-    return KctlError(f"offsets of {_named('group', groups)} are not saved: {error.what}")
+    return error.reason_of(f"offsets of {_named('group', groups)} are not saved")
 
 
 def _save_offsets(session: Session, directory: Path, before: Mapping[str, Mapping[TopicPartition, int]]) -> None:
@@ -60,17 +54,21 @@ def _named(word: str, names: Collection[str]) -> str:
     return f"{word} {next(iter(names))}" if len(names) == 1 else counted(len(names), word)
 
 
-def _save_topics(session: Session, directory: Path, topics: Sequence[TopicDetails]) -> None:
-    names = [topic.name for topic in topics]
-    file = save_new(directory, names, "topics", ".yaml", "".join(map(_text, topics)))
+def _save_topics(session: Session, directory: Path, found: Found) -> list[KctlError]:
+    try:
+        file = save_new(
+            directory, [topic.name for topic in found.topics], "topics", ".yaml", "".join(map(_text, found.topics))
+        )
+    except KctlError as error:
+        return [error.reason_of("what makes topics again is not saved")]
     again = spelled(session.settings, f"topics create -f {quote(str(file))}")
-    unseen = [topic.name for topic in topics if not topic.configs]
-    without = f"their records and the settings of {_named('topic', unseen)}" if unseen else "their records"
-    note(session.settings, f"saved what makes topics again, without {without}: {again}")
+    note(session.settings, f"saved what makes topics again, without their records: {again}")
+    without = _named("topic", [topic.name for topic in found.topics if not topic.configs])
+    return [error.reason_of(f"settings of {without} are not saved") for error in found.unseen]
 
 
 def _text(topic: TopicDetails) -> str:
-    """Its item in the file. A broker tells all settings of a topic, or none to who may not see them."""
+    """Its item in the file."""
     unseen = "" if topic.configs else "# without its settings, which could not be seen\n"
     return unseen + file_text([_as_it_is(topic)])
 

@@ -9,9 +9,10 @@ from typing import NoReturn
 
 import pytest
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.configs import of_topics
-from kctl.errors import Exit, KctlError
+from kctl.errors import Exit, KctlError, failure
 from kctl.groups.group import Listed
 from kctl.groups.group_lag import ChosenGroups
 from kctl.reach.session import Session
@@ -69,7 +70,7 @@ def test_a_topic_of_which_nothing_can_be_saved_goes_only_where_nobody_asked_for_
 ) -> None:
     on_broker("topics", "create", "unsaved", "-p", 1, "-r", 1)
     ran = on_broker("topics", "delete", "unsaved", "-y", "--undo-dir", tmp_path / "nowhere")
-    assert (ran.code, "/nowhere/unsaved-" in ran.err, "nothing was deleted" in ran.err) == (Exit.FAILED, True, True)
+    assert (ran.code, "/nowhere/unsaved-" in ran.err, "nothing was changed" in ran.err) == (Exit.FAILED, True, True)
     assert is_there(on_broker, "unsaved")
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -91,7 +92,7 @@ def test_of_two_files_the_one_that_cannot_be_saved_is_named(
     commit(broker.port, "half-saving", {TopicPartition("half-saved", 0): 3})
     told = "offsets of group half-saving are not saved: groups.csv: No space left on device\n"
     ran = on_broker("topics", "delete", "half-saved", "-y", "--undo-dir", tmp_path)
-    assert (ran.code, told in ran.err, "nothing was deleted" in ran.err) == (Exit.FAILED, True, True), ran.err
+    assert (ran.code, told in ran.err, "nothing was changed" in ran.err) == (Exit.FAILED, True, True), ran.err
     ran = on_broker("topics", "delete", "half-saved", "-y")
     assert (ran.code, "saved what makes topics again" in ran.err) == (Exit.DONE, True)
     assert told in ran.err and "nothing" not in ran.err
@@ -109,7 +110,7 @@ def test_a_topic_goes_without_offsets_that_cannot_be_read_only_where_nobody_aske
     commit(broker.port, "unread-group", {TopicPartition("unread", 0): 3})
     told = "offsets of group unread-group are not saved: the coordinator is down\n"
     ran = on_broker("topics", "delete", "unread", "-y", "--undo-dir", tmp_path)
-    assert (ran.code, told in ran.err, "nothing was deleted" in ran.err) == (Exit.FAILED, True, True), ran.err
+    assert (ran.code, told in ran.err, "nothing was changed" in ran.err) == (Exit.FAILED, True, True), ran.err
     assert is_there(on_broker, "unread")
     ran = on_broker("topics", "delete", "unread", "-y")
     assert (ran.code, told in ran.err) == (Exit.DONE, True), ran.err
@@ -133,28 +134,59 @@ def test_a_topic_goes_without_knowing_who_reads_it_only_where_nobody_asked_for_t
     on_broker("topics", "create", "unread-by", "-p", 1, "-r", 1)
     told = "whether groups read them is not known: it is down\n"
     ran = on_broker("topics", "delete", "unread-by", "-y", "--undo-dir", tmp_path)
-    assert (ran.code, told in ran.err, "nothing was deleted" in ran.err) == (Exit.UNREACHABLE, True, True), ran.err
+    assert (ran.code, told in ran.err, "nothing was changed" in ran.err) == (Exit.UNREACHABLE, True, True), ran.err
     assert is_there(on_broker, "unread-by")
     ran = on_broker("topics", "delete", "unread-by", "-y")
     assert (ran.code, ran.err.count(told)) == (Exit.DONE, 1), ran.err
 
 
-def test_a_topic_whose_settings_may_not_be_seen_is_saved_without_them_and_that_is_said(
+def test_a_topic_goes_without_settings_that_may_not_be_seen_only_where_nobody_asked_for_them(
     on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hide(session: Session, topics: Iterable[str], keys: object) -> of_topics.TopicSettings:
         settings, errors = of_topics.topic_settings(session, topics)
-        settings.pop("unseen-a")
-        return of_topics.TopicSettings(settings, [*errors, KctlError("not authorized")])
+        settings.pop("unseen-a", None)
+        return of_topics.TopicSettings(settings, [*errors, failure(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "hidden")])
 
     for name in ("unseen-a", "unseen-b"):
         on_broker("topics", "create", name, "-p", 1, "-r", 1, "--config", "retention.ms=7d")
     monkeypatch.setattr(details, "topic_settings", hide)
-    ran = on_broker("topics", "delete", "--match", "unseen-*", "-y", "--undo-dir", tmp_path)
-    assert ran.code == Exit.DONE
-    assert "saved what makes topics again, without their records and the settings of topic unseen-a: " in ran.err
-    file = next(iter(tmp_path.glob("*.yaml")))
+    monkeypatch.chdir(tmp_path)
+    command = ("topics", "delete", "--match", "unseen-*", "-y")
+    told = "settings of topic unseen-a are not saved: hidden (TOPIC_AUTHORIZATION_FAILED)\n"
+    ran = on_broker(*command, "--undo-dir", tmp_path)
+    assert (ran.code, f"error: {told}" in ran.err) == (Exit.UNAUTHORIZED, True), ran.err
+    assert is_there(on_broker, "unseen-a") and is_there(on_broker, "unseen-b")
+    ran = on_broker(*command)
+    assert (ran.code, told in ran.err, "saved what makes topics again" in ran.err) == (Exit.DONE, True, True)
+    file = max(tmp_path.glob("*.yaml"))
     text = file.read_text()
     assert text.startswith("# without its settings, which could not be seen\n- name: unseen-a\n")
     assert (text.count("#"), text.count("retention.ms")) == (1, 1)
     assert on_broker("topics", "create", "-f", file).code == Exit.DONE
+
+
+def test_all_that_is_not_saved_is_told_and_what_was_wrong_besides(
+    on_broker: Kctl, broker: KafkadProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def down(session: Session, groups: Iterable[str]) -> dict[str, KctlError]:
+        return {group: failure(ErrorCode.COORDINATOR_NOT_AVAILABLE, "its coordinator") for group in groups}
+
+    monkeypatch.setattr(undo_files, "committed", down)
+    make_topic(broker.port, "full", 10)
+    commit(broker.port, "full-group", {TopicPartition("full", 0): 3})
+    command = ("topics", "delete", "full", "no-such-topic", "-y", "-o", "json")
+    ran = on_broker(*command, "--undo-dir", tmp_path / "nowhere")
+    answer = json.loads(ran.out)
+    whole = [error["error"] for error in answer["errors"]]
+    assert (answer["items"], [what.partition(":")[0] for what in whole]) == (
+        [],
+        [
+            'topic "no-such-topic" does not exist',
+            "what makes topics again is not saved",
+            "offsets of group full-group are not saved",
+        ],
+    )
+    assert [error["code"] for error in answer["errors"]][1:] == [None, "COORDINATOR_NOT_AVAILABLE"]
+    assert answer["errors"][2]["hints"]
+    assert (ran.code, is_there(on_broker, "full")) == (Exit.FAILED, True)
