@@ -24,6 +24,7 @@ DEAD, EMPTY, STABLE = "Dead", "Empty", "Stable"
 REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 CLASSIC, NEW = "classic", "consumer"
 """Types of groups whose members are described here. Coordinators have others too, such as share and streams."""
+SHARE = "share"
 
 
 class Member(NamedTuple):
@@ -56,7 +57,7 @@ class Group(NamedTuple):
     @property
     def commits(self) -> bool:
         """True if it is of a type that commits offsets."""
-        return self.type != "share"
+        return self.type != SHARE
 
     @property
     def is_active(self) -> bool:

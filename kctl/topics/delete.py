@@ -76,10 +76,10 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
     question = f"Delete {names[0]}?" if len(names) == 1 else f"Delete {len(names)} topics?"
     if not change.confirmed(question, type_this=names[0] if len(names) == 1 else str(len(names))):
         return change.code
-    groups = dict.fromkeys(reader.group for name in names for reader in readers.get(name, ()))
+    reading_these = list({reader.group: reader for name in names for reader in readers.get(name, ())}.values())
     must_save = click.get_current_context().get_parameter_source("undo_dir") is not ParameterSource.DEFAULT
     with change.preparing():
-        unsaved = save_what_goes(session, Path(undo_dir), found, groups)
+        unsaved = save_what_goes(session, Path(undo_dir), found, reading_these)
     if must_save and (missing := [*unknown, *unsaved]):
         return change.given_up(missing)
     for error in unsaved:

@@ -39,7 +39,7 @@ COLUMNS = (
         machine=True,
     ),
     Column("configs", "Of each that is set, or all with --configs all: name, value, source, default.", machine=True),
-    Column("groups", "With --groups, of each that reads it: group, state, lag, members.", machine=True),
+    Column("groups", "With --groups, of each that reads it: group, state, type, lag, members.", machine=True),
 )
 
 PARTITION_COLUMNS = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kctl.errors import KctlError
 from kctl.groups.group import listed_groups
 from kctl.groups.group_lag import ChosenGroups, GroupLag, lags_of_groups
+from kctl.groups.other_protocols import with_other_protocols
 from kctl.groups.partition_lag import PartitionLag, total
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 class Reader(NamedTuple):
     group: str
     state: str
+    type: str
     lag: int | None
     members: int
 
@@ -37,14 +39,15 @@ class Reading(NamedTuple):
 
 
 def reading_of(session: Session, topics: Iterable[str]) -> Reading:
-    """The groups that have committed for, are assigned or subscribe to each topic."""
+    """The groups that have a position in, are assigned or subscribe to each topic."""
     silent: list[KctlError] = []
     try:
         listed, silent = listed_groups(session)
         group_lags, errors = lags_of_groups(session, ChosenGroups(list(listed), listed, []))
+        group_lags, unknown = with_other_protocols(session, group_lags)
     except KctlError as error:
         return Reading({}, [error], silent)
-    return Reading(sorted_out(group_lags, set(topics)), errors, silent)
+    return Reading(sorted_out(group_lags, set(topics)), [*errors, *unknown], silent)
 
 
 def sorted_out(group_lags: Mapping[str, GroupLag], topics: set[str]) -> Readers:
@@ -61,4 +64,4 @@ def _reads(group_lag: GroupLag, topics: set[str]) -> Iterator[tuple[str, Reader]
     for lag in group_lag.lags:
         by_topic.setdefault(lag.where.topic, []).append(lag)
     for topic in topics & group_lag.topics:
-        yield topic, Reader(group.name, group.state, total(by_topic.get(topic, ())).lag, len(group.members))
+        yield topic, Reader(group.name, group.state, group.type, total(by_topic.get(topic, ())).lag, len(group.members))

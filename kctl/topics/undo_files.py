@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError
 from kctl.groups.committed import Commits, committed
+from kctl.groups.group import SHARE
 from kctl.groups.offset_changes import undo_command
 from kctl.groups.offsets_file import save_offsets
 from kctl.texts.output import counted, note
@@ -19,12 +20,15 @@ from kctl.topics.wanted import Wanted, file_text
 if TYPE_CHECKING:
     from kctl.reach.session import Session
     from kctl.topics.details import Found, TopicDetails
+    from kctl.topics.readers import Reader
 
 
-def save_what_goes(session: Session, directory: Path, found: Found, groups: Collection[str]) -> list[KctlError]:
+def save_what_goes(session: Session, directory: Path, found: Found, readers: Collection[Reader]) -> list[KctlError]:
     """Saves the topics, without their records, and what these groups have committed of them, each in a file; and tells
     the commands that take the files. Returns what is not saved, and why."""
     unsaved = _save_topics(session, directory, found)
+    unsaved += [_no_positions(reader.group) for reader in readers if reader.type == SHARE]
+    groups = [reader.group for reader in readers if reader.type != SHARE]
     try:
         commits = committed(session, groups)
     except KctlError as error:
@@ -40,6 +44,11 @@ def save_what_goes(session: Session, directory: Path, found: Found, groups: Coll
 
 def _no_offsets(groups: Collection[str], error: KctlError) -> KctlError:
     return error.reason_of(f"offsets of {_named('group', groups)} are not saved")
+
+
+def _no_positions(share_group: str) -> KctlError:
+    hints = ("kafka-share-groups.sh --describe shows them, and --reset-offsets sets them",)
+    return KctlError(f"positions of share group {share_group} are not saved: kctl cannot set them again", hints=hints)
 
 
 def _save_offsets(session: Session, directory: Path, before: Mapping[str, Mapping[TopicPartition, int]]) -> None:

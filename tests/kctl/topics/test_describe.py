@@ -148,7 +148,8 @@ def test_groups_that_read_it(on_broker: Kctl) -> None:
     assert "groups   describe-reader Empty lag 0" in on_broker("topics", "describe", "describe-read", "--groups").out
     ran = on_broker("topics", "describe", "describe-read", "--groups", "-o", "json")
     (item,) = json.loads(ran.out)["items"]
-    assert item["groups"] == [{"group": "describe-reader", "state": "Empty", "lag": 0, "members": 0}]
+    reader = {"group": "describe-reader", "state": "Empty", "type": "classic", "lag": 0, "members": 0}
+    assert item["groups"] == [reader]
     dry = on_broker("topics", "delete", "describe-read", "--dry-run", "-o", "json")
     assert json.loads(dry.out)["items"][0]["groups"] == ["describe-reader"]
 

@@ -190,3 +190,19 @@ def test_all_that_is_not_saved_is_told_and_what_was_wrong_besides(
     assert [error["code"] for error in answer["errors"]][1:] == [None, "COORDINATOR_NOT_AVAILABLE"]
     assert answer["errors"][2]["hints"]
     assert (ran.code, is_there(on_broker, "full")) == (Exit.FAILED, True)
+
+
+def test_a_topic_that_a_share_group_reads_goes_only_where_nobody_asked_for_its_positions(
+    on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def share_group(session: Session, topics: Iterable[str]) -> readers.Reading:
+        return readers.Reading({"shared": [readers.Reader("sharing", "Stable", "share", 0, 2)]}, [], [])
+
+    on_broker("topics", "create", "shared", "-p", 1, "-r", 1)
+    monkeypatch.setattr("kctl.topics.delete.reading_of", share_group)
+    monkeypatch.chdir(tmp_path)
+    told = "positions of share group sharing are not saved: kctl cannot set them again\n"
+    ran = on_broker("topics", "delete", "shared", "-y", "--undo-dir", tmp_path)
+    assert (ran.code, f"error: {told}" in ran.err, is_there(on_broker, "shared")) == (Exit.FAILED, True, True)
+    ran = on_broker("topics", "delete", "shared", "-y")
+    assert (ran.code, told in ran.err) == (Exit.DONE, True), ran.err
