@@ -16,18 +16,21 @@ from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.resources import Resource, described
 from kctl.configs.values import misspelt
 from kctl.errors import Exit, KctlError, failure
+from kctl.partitions.requests import moves_as_far_as_known
 from kctl.reach.session import Session
 from kctl.texts.documents import read_yaml
 from kctl.texts.output import Column, Document, Row, Writer, note
 from kctl.texts.parsing import LARGEST_INT16, LARGEST_INT32
 from kctl.texts.spelling import command, spelled
 from kctl.texts.text_files import text_of
+from kctl.topics.health import replication
 from kctl.topics.wanted import (
     Wanted,
     check_name,
     differences,
     fixed_placement,
     from_document,
+    own_settings,
     parse_configs,
     parse_placement,
 )
@@ -180,8 +183,10 @@ def model_of(session: Session, name: str) -> Wanted:
     found, errors = described(session, [Resource("topic", name)])
     for error in errors:
         raise error
-    own = {e.name: e.value for e in found[Resource("topic", name)] if e.source == "topic" and e.value is not None}
-    return Wanted("", len(topic.partitions), max(len(p.replica_nodes) for p in topic.partitions), own)
+    moves = moves_as_far_as_known(session, {name: [p.partition_index for p in topic.partitions]})
+    adding = {where.partition: move.adding for where, move in moves.items()}
+    own = own_settings(found[Resource("topic", name)])
+    return Wanted("", len(topic.partitions), replication(topic.partitions, adding), own)
 
 
 def _fixed(session: Session, topic: Wanted) -> Wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -22,6 +23,9 @@ from kctl.texts.output import Column, Row, note
 from kctl.topics.details import TopicDetails, topic_details
 from kctl.topics.readers import Reader, reading_of
 from kctl.topics.undo_files import save_what_goes
+
+if TYPE_CHECKING:
+    from kctl.reach.session import Topic
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -53,19 +57,16 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
 
     Example: kctl topics delete orders-old
     """
-    topics, errors = chosen_topics(session, chosen)
-    if if_exists:
-        errors = [error for error in errors if error.exit_code != Exit.NOT_FOUND]
-    if not internal:
-        errors += [_of_kafka(name) for name, topic in topics.items() if topic.is_internal]
-        topics = {name: topic for name, topic in topics.items() if not topic.is_internal}
+    topics, errors = _doomed(session, chosen, if_exists, internal)
     if not topics and not errors:
         note(session.settings, "nothing to do: there is no such topic")
     if not topics:
         return Change(session, COLUMNS, (), errors).done()
-    found = topic_details(session, topics, with_moves=False)
+    found = topic_details(session, topics)
     for text in found.notes:
         note(session.settings, text)
+    if moving := [topic.name for topic in found.topics if topic.is_moving]:
+        note(session.settings, f"moves are under way, for whose end a deletion may wait: {', '.join(moving)}")
     reading = reading_of(session, topics)
     unknown = [error.reason_of(_UNKNOWN) for error in (*reading.silent, *reading.errors)]
     for error in unknown:
@@ -90,6 +91,19 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool, un
         verified="no broker knows them any more",
         seen=lambda: are_gone(session, names),
     )
+
+
+def _doomed(
+    session: Session, chosen: Choice, if_exists: bool, internal: bool
+) -> tuple[dict[str, Topic], list[KctlError]]:
+    """The topics to delete, and why others that were asked for are not."""
+    topics, errors = chosen_topics(session, chosen)
+    if if_exists:
+        errors = [error for error in errors if error.exit_code != Exit.NOT_FOUND]
+    if not internal:
+        errors += [_of_kafka(name) for name, topic in topics.items() if topic.is_internal]
+        topics = {name: topic for name, topic in topics.items() if not topic.is_internal}
+    return topics, errors
 
 
 def _of_kafka(name: str) -> KctlError:

@@ -13,7 +13,7 @@ from kctl.errors import KctlError
 from kctl.reach.log_dirs import log_dirs, replica_sizes
 from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.reach.session import silent_brokers
-from kctl.topics.health import Needed, TopicHealthFacts, partition_health, replication
+from kctl.topics.health import MOVING, Needed, TopicHealthFacts, partition_health, replication
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.metadata import MetadataResponsePartition
@@ -64,6 +64,10 @@ class TopicDetails(NamedTuple):
     configs: list[Entry]
 
     @property
+    def is_moving(self) -> bool:
+        return any(MOVING in partition.health for partition in self.partitions)
+
+    @property
     def size_bytes(self) -> int | None:
         return total(partition.size_bytes for partition in self.partitions)
 
@@ -102,7 +106,6 @@ def topic_details(
     keys: Sequence[str] | None = None,
     *,
     with_offsets: bool = True,
-    with_moves: bool = True,
 ) -> Found:
     """The details of topics in a Metadata response; of their settings only `keys`. What a topic that is deleted would
     have said is not known."""
@@ -121,7 +124,7 @@ def topic_details(
     offsets = _offsets(session, topics) if with_offsets else {}
     moving: dict[str, dict[int, Sequence[int]]] = {}
     try:
-        for where, move in active_moves(session, everything).items() if with_moves else ():
+        for where, move in active_moves(session, everything).items():
             moving.setdefault(where.topic, {})[where.partition] = move.adding
     except KctlError as error:
         notes[f"moves under way are not known: {error.with_code}"] = None
@@ -141,8 +144,8 @@ def topic_details(
             for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
         ]
         topic_id = id_text(topic.topic_id) if any(topic.topic_id) else None
-        replicas = replication(topic.partitions)
-        least = needed.of(replicas)
+        least = needed.of(replication(topic.partitions))  # brokers count those that a move is adding
+        replicas = replication(topic.partitions, facts.moving)
         found.append(TopicDetails(name, topic_id, topic.is_internal, replicas, min_isr, least, partitions, entries))
     return Found(found, list(notes), deaf, refused)
 

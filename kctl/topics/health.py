@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.reach.session import leader_trouble
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.metadata import MetadataResponsePartition
+
+MOVING = "moving"
 
 
 class TopicHealth(NamedTuple):
@@ -93,7 +96,7 @@ def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFac
     if partition.leader_id >= 0 and partition.leader_id != replicas[0]:
         words.append("not-preferred")
     if partition.partition_index in facts.moving:
-        words.append("moving")
+        words.append(MOVING)
     if share_needlessly(replicas, facts.racks):
         words.append("rack-unaware")
     if share_needlessly(replicas, facts.hosts):
@@ -114,6 +117,9 @@ def share_needlessly(replicas: Sequence[int], places: Mapping[int, str | None]) 
     return len({places[broker] for broker in replicas}) < min(len(replicas), len(set(places.values())))
 
 
-def replication(partitions: Iterable[MetadataResponsePartition]) -> int:
-    """The replication factor; of a topic in the middle of a change the largest there is."""
-    return max((len(partition.replica_nodes) for partition in partitions), default=0)
+def replication(
+    partitions: Iterable[MetadataResponsePartition], moving: Mapping[int, Collection[int]] = MappingProxyType({})
+) -> int:
+    """The replication factor, without the replicas that moves are adding; of a topic in the middle of a change the
+    largest there is."""
+    return max((len(settled(p.replica_nodes, moving.get(p.partition_index, ()))) for p in partitions), default=0)

@@ -15,7 +15,7 @@ from kctl.groups.offsets_file import save_offsets
 from kctl.texts.output import counted, note
 from kctl.texts.spelling import quote, spelled
 from kctl.texts.text_files import save_new
-from kctl.topics.wanted import Wanted, file_text
+from kctl.topics.wanted import Wanted, file_text, own_settings
 
 if TYPE_CHECKING:
     from kctl.reach.session import Session
@@ -83,8 +83,7 @@ def _text(topic: TopicDetails) -> str:
 
 
 def _as_it_is(topic: TopicDetails) -> Wanted:
-    own = {entry.name: entry.value for entry in topic.configs if entry.source == "topic" and entry.value is not None}
-    return Wanted(topic.name, len(topic.partitions), topic.replication, own)
+    return Wanted(topic.name, len(topic.partitions), topic.replication, own_settings(topic.configs))
 
 
 def _offsets(found: Mapping[str, Commits | KctlError], topics: set[str]) -> dict[str, dict[TopicPartition, int]]:

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kctl.configs.resources import Entry
 from kctl.configs.values import SET, parse_assignments, values_in_yaml, with_meaning, without_brackets
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.partitions.throttle_settings import LISTS
 from kctl.texts.parsing import whole_number
 
 _LONGEST_NAME = 249
@@ -98,6 +100,12 @@ def parse_configs(texts: Iterable[str]) -> dict[str, str]:
             raise KctlError(what, exit_code=Exit.USAGE)
         found[assignment.name] = without_brackets(assignment.value)
     return found
+
+
+def own_settings(entries: Iterable[Entry]) -> dict[str, str]:
+    """The settings of a topic that make it, or another one, again. Lists of throttled replicas are not among them: they
+    are those of a move, and of where the replicas are."""
+    return {e.name: e.value for e in entries if e.source == "topic" and e.value is not None and e.name not in LISTS}
 
 
 # --- a file of topics

@@ -6,7 +6,14 @@ import pytest
 
 from kafkad.wire.messages.metadata import MetadataResponsePartition
 from kctl.brokers.release import caps_min_isr
-from kctl.topics.health import Needed, TopicHealthFacts, partition_health, share_needlessly, topic_health
+from kctl.topics.health import (
+    Needed,
+    TopicHealthFacts,
+    partition_health,
+    replication,
+    share_needlessly,
+    topic_health,
+)
 
 RACKS = {1: "a", 2: "b", 3: "c"}
 
@@ -35,6 +42,13 @@ def test_words(leader: int, replicas: list[int], isr: list[int], min_isr: int | 
         partition_health(partition(leader, replicas, isr), TopicHealthFacts(Needed(min_isr, capped=False), RACKS))
         == expected
     )
+
+
+def test_replicas_that_are_being_added_are_not_of_the_replication_factor() -> None:
+    partitions = [partition(1, [1, 2], [1], index=0), partition(1, [1, 3], [1], index=1)]
+    assert replication(partitions, {0: (2,), 1: (3,)}) == 1
+    assert replication(partitions, {0: (2,)}) == 2
+    assert replication([]) == 0
 
 
 def test_a_replica_that_is_being_added_is_not_missed() -> None:

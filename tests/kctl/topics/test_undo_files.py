@@ -15,6 +15,7 @@ from kctl.configs import of_topics
 from kctl.errors import Exit, KctlError, failure
 from kctl.groups.group import Listed
 from kctl.groups.group_lag import ChosenGroups
+from kctl.partitions.requests import Active
 from kctl.reach.session import Session
 from kctl.topics import details, readers, undo_files
 from tests.broker import KafkadProcess
@@ -206,3 +207,30 @@ def test_a_topic_that_a_share_group_reads_goes_only_where_nobody_asked_for_its_p
     assert (ran.code, f"error: {told}" in ran.err, is_there(on_broker, "shared")) == (Exit.FAILED, True, True)
     ran = on_broker("topics", "delete", "shared", "-y")
     assert (ran.code, told in ran.err) == (Exit.DONE, True), ran.err
+
+
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+def test_a_topic_on_the_move_is_saved_without_what_the_move_does(
+    on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def moves(session: Session, partitions: object) -> dict[TopicPartition, Active]:
+        return {TopicPartition("on-the-move", 0): Active((1,), (), ())}
+
+    made = on_broker("topics", "create", "on-the-move", "-p", 1, "-r", 1, "--config", f"{THROTTLED}=0:1")
+    assert made.code == Exit.DONE, made.err
+    monkeypatch.setattr("kctl.partitions.requests.active_moves", moves)
+    ran = on_broker("topics", "delete", "on-the-move", "-y", "--undo-dir", tmp_path)
+    assert "moves are under way, for whose end a deletion may wait: on-the-move\n" in ran.err
+    [file] = tmp_path.glob("*.yaml")
+    assert file.read_text() == "- name: on-the-move\n  partitions: 1\n  replication: 1\n"
+
+
+def test_a_clone_is_not_throttled_like_its_model(on_broker: Kctl) -> None:
+    settings = ("--config", f"{THROTTLED}=*", "--config", "retention.ms=7d")
+    on_broker("topics", "create", "slowed", "-p", 1, "-r", 1, *settings)
+    ran = on_broker("topics", "clone", "slowed", "slowed-too", "-o", "json")
+    assert ran.code == Exit.DONE, ran.err
+    [made] = json.loads(on_broker("topics", "describe", "slowed-too", "-o", "json").out)["items"]
+    assert [config["name"] for config in made["configs"] if config["source"] == "topic"] == ["retention.ms"]
