@@ -227,6 +227,8 @@ def next_step(code: int, message: str | None) -> tuple[str, ...]:
     """A hint for a code that a broker answered, with that message; none for codes that explain themselves."""
     if code == ErrorCode.KAFKA_STORAGE_ERROR and message is not None and message.startswith(METADATA_STORE):
         return (SEE_TO_STORE,)
+    if code == ErrorCode.INVALID_TOPIC_EXCEPTION and message is not None and "collides with" in message:
+        return ("names that differ only in . and _ would share their metrics: choose another",)
     return (_NEXT[code],) if code in _NEXT else ()  # type: ignore[index]  # an ErrorCode is its number
 
 

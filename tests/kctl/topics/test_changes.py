@@ -240,3 +240,11 @@ def test_clone_with_its_records(on_broker: Kctl, tmp_path: Path) -> None:
     assert (ran.code, json.loads(ran.out)["errors"]) == (Exit.DONE, [])
     ends = json.loads(on_broker("topics", "offsets", "clone-filled", "-o", "json").out)["items"]
     assert [row["offset"] for row in ends] == [0, 2]
+
+
+def test_a_name_that_collides_is_told_why(on_broker: Kctl) -> None:
+    assert on_broker("topics", "create", "col.liding", "-p", 1, "-r", 1).code == Exit.DONE
+    ran = on_broker("topics", "create", "col_liding", "-p", 1, "-r", 1)
+    error, hint = ran.err.splitlines()
+    assert "collides with existing topics: col.liding" in error
+    assert hint.strip() == "names that differ only in . and _ would share their metrics: choose another"
