@@ -18,7 +18,7 @@ from kctl.command.noun import LazyGroup
 from kctl.command.verb import KctlCommand
 from kctl.errors import Exit, KctlError, of_file
 from kctl.settings import COMPLETION, Settings
-from kctl.texts.output import Document, drop, envelope, render_error
+from kctl.texts.output import Document, drop, envelope, render_errors
 from kctl.texts.taming import without_c1
 
 COMMANDS = {
@@ -161,9 +161,9 @@ def _failed(error: Exception, settings: Settings) -> int:
         told.what += f"; {settings.changed}"
     with suppress(OSError):  # standard output may be what failed
         if settings.output in ("json", "yaml") and not settings.answered:
-            _print_envelope(told, settings)
+            _print_envelope([told, *settings.untold], settings)
     _flush()
-    render_error(told, settings, sys.stderr)
+    render_errors([told, *settings.untold], settings)
     if settings.debug:
         import traceback
 
@@ -201,8 +201,8 @@ def _meant(error: click.UsageError) -> tuple[str, ...]:
     return (known[option],) if option in known else ()
 
 
-def _print_envelope(error: KctlError, settings: Settings) -> None:
-    whole = envelope(settings, Document(settings.command), [], [error])
+def _print_envelope(errors: Sequence[KctlError], settings: Settings) -> None:
+    whole = envelope(settings, Document(settings.command), [], errors)
     if settings.output == "json":
         import json
 

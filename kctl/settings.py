@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kctl.errors import KctlError
 
 DEFAULT_TIMEOUT = 10.0
 COMPLETION = "_KCTL_COMPLETE"
@@ -16,7 +19,8 @@ class Settings:
     """The options of one run. The defaults are those of a command line without any of them.
 
     `command` is the one that runs, as json and yaml name it: `topics list`; `changed` what is to be said of its changes
-    when it is interrupted now, or breaks off; `answered`: what programs read has begun, on standard output.
+    when it is interrupted now, or breaks off; `answered`: what programs read has begun, on standard output;
+    `untold` what else is wrong, if it breaks off.
     """
 
     __slots__ = (
@@ -38,6 +42,7 @@ class Settings:
         "quiet",
         "sort",
         "timeout",
+        "untold",
         "utc",
         "verbose",
         "watch",
@@ -48,6 +53,7 @@ class Settings:
         self.command = ""
         self.changed = ""
         self.answered = False
+        self.untold: Sequence[KctlError] = ()
         self.context = ""
         self.bootstrap = ""
         self.command_config = ""

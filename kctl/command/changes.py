@@ -42,6 +42,7 @@ class Change:
         self._columns = columns
         self._rows = list(rows)
         self._errors = list(errors)
+        self._settings.untold = self._errors
         self._shown = False
         if self._settings.limit is not None:
             what = "--limit would show a part of what is changed: leave it out, and name what is to be changed"
@@ -136,6 +137,7 @@ class Change:
 
     def _answer(self, rows: list[Row], errors: Sequence[KctlError], more: Callable[[], Iterable[str]] | None) -> None:
         untold = [*self.untold, *(error for error in errors if error not in self._errors)]
+        self._settings.untold = ()
 
         def text() -> Iterable[str]:
             if rows and not self._shown:
@@ -149,6 +151,7 @@ class Change:
         if self._rows or not self._settings.is_text:
             Writer(self._settings, self._columns, document).write(self._rows, self._errors)
         render_errors(self._errors, self._settings)
+        self._settings.untold = ()
         self._shown = True
 
 

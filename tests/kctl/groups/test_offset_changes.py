@@ -143,6 +143,17 @@ def test_without_a_way_back_nothing_is_changed(groups: Kctl, port: int, words: t
     assert exported(groups, name) == f"{name},0,12\n"
 
 
+def test_what_breaks_off_a_change_hides_nothing_else_that_is_wrong(groups: Kctl, port: int, tmp_path: Path) -> None:
+    make_topic(port, "unsaved-4", 30)
+    commit(port, "unsaved-4", {TopicPartition("unsaved-4", 0): 12})
+    words = ("delete", "unsaved-4", "no-such-group", "-y", "--undo-dir", tmp_path / "nowhere")
+    ran = groups(*words, "-o", "json")
+    told = [error["error"] for error in json.loads(ran.out)["errors"]]
+    assert ["cannot be written" in error or "no-such-group" in error for error in told] == [True, True], told
+    ran = groups(*words)
+    assert (ran.err.count("no-such-group"), ran.err.count("cannot be written")) == (1, 1), ran.err
+
+
 def test_no_way_back_is_told_where_there_is_none(groups: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with group_of(port, "uncommitted", "a") as (member,):
         member.leave()
