@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +76,15 @@ def test_what_was_not_looked_at_is_named_and_nothing_claimed(on_all: Kctl, as_gi
     ]
     assert {"disks", "filling", "settings", "acls", "min-isr", "unclean-elections"} <= set(unknown)
     assert on_all("doctor", "--only", "disks,settings,acls", "--fail-on", "error").code in (Exit.DONE, Exit.FINDINGS)
+
+
+def test_a_topic_whose_settings_may_not_be_seen_is_not_deleted_where_they_are_to_be_saved(
+    on_all: Kctl, as_gil: Kctl, tmp_path: Path
+) -> None:
+    assert on_all("topics", "create", "sec", "-p", 1, "-r", 1, "--config", "retention.ms=-1").code == Exit.DONE
+    allow = ("acls", "add", "--allow", "gil", "--topic", "sec", "--operation", "Describe", "--operation", "Delete")
+    assert on_all(*allow).code == Exit.DONE
+    ran = as_gil("topics", "delete", "sec", "-y", "--undo-dir", tmp_path)
+    assert ran.code == Exit.UNAUTHORIZED, ran.err
+    assert re.search(r"error: settings of topic sec are not saved: .*\(TOPIC_AUTHORIZATION_FAILED\)", ran.err), ran.err
+    assert on_all("topics", "describe", "sec").code == Exit.DONE
