@@ -13,7 +13,7 @@ from kafkad.group.group import Group
 from kafkad.group.machine import GroupMachine
 from kafkad.group.offsets import Committed, Position
 from kafkad.group.records import NO_TIMESTAMP
-from kafkad.shard import Coordination, Shard
+from kafkad.shard import Coordination, Shard, level_of_refusal
 from kafkad.timers import Timer, Timers
 from kafkad.turns import Turns, in_turns
 
@@ -208,7 +208,7 @@ class OffsetExpiry:
         error = await self._committer.end_of(writing)
         if error is None:
             return True
-        log.warning("could not remove %d offsets of group %s: %s", len(positions), name, error)
+        log.log(level_of_refusal(error), "could not remove %d offsets of group %s: %s", len(positions), name, error)
         return False
 
     def _run(self, work: Coroutine[None, None, None]) -> None:

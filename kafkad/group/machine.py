@@ -28,6 +28,7 @@ from kafkad.group.records import (
     OffsetCommitted,
     OffsetForgotten,
 )
+from kafkad.shard import level_of_refusal
 from kafkad.timers import Timer, Timers
 from kafkad.turns import Pieces
 
@@ -351,9 +352,8 @@ class GroupMachine:
         more = (
             f" ({since} more generations of groups of this partition were refused since the last line)" if since else ""
         )
-        log.warning(
-            "group %s: could not write generation %d: %s%s", write.record.group, write.record.generation, error, more
-        )
+        text = "group %s: could not write generation %d: %s%s"
+        log.log(level_of_refusal(error), text, write.record.group, write.record.generation, error, more)
         self._refusals[error.code] = now_ms, 0
 
     def _answer(self, answer: Answer) -> None:

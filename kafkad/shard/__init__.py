@@ -7,7 +7,7 @@ what the records mean.
 
 from kafkad.shard.batch import NO_PRODUCER, Prepared, Repeating, TransactionalProducer, body_of
 from kafkad.shard.coordination import Coordination
-from kafkad.shard.shard import Machine, OnEnd, Shard
+from kafkad.shard.shard import Machine, OnEnd, Shard, level_of_refusal
 
 __all__ = [
     "NO_PRODUCER",
@@ -19,4 +19,5 @@ __all__ = [
     "Shard",
     "TransactionalProducer",
     "body_of",
+    "level_of_refusal",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -297,6 +298,11 @@ class _Write:
         self.translated = translated
         self.settled = False
         self.error: KafkaError | None = None
+
+
+def level_of_refusal(error: KafkaError) -> int:
+    """At which the log has it: that another broker leads the partition now is no trouble."""
+    return logging.INFO if error.code == ErrorCode.NOT_COORDINATOR else logging.WARNING
 
 
 def _check_size(partition: Partition, size: int, compression: int = 1) -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import TopicPartition
+from kafkad.shard import level_of_refusal
 from kafkad.timers import Timer, Timers
 from kafkad.turns import Pieces
 from kafkad.txn import records, transaction
@@ -533,8 +534,11 @@ class TransactionMachine:
         """While in-sync replicas are missing, thousands are refused again and again."""
         self._refusals[error.code] += 1
         if self._refusals[error.code] == 1:
-            log.warning(
-                "could not record that transactional id %s is %s: %s; others are counted until records are taken again",
+            level = level_of_refusal(error)
+            log.log(
+                level,
+                "could not record that transactional id %s is %s: %s"
+                + ("; others are counted until records are taken again" if level > logging.INFO else ""),
                 *(record.id, record.state.label, error),
             )
 
@@ -606,7 +610,8 @@ class TransactionMachine:
     def _forgotten(self, names: Sequence[str], error: KafkaError | None) -> None:
         gone = [name for name in names if name not in self.transactions]
         if error is not None:
-            log.warning("could not forget %d transactional ids that have expired: %s", len(names) - len(gone), error)
+            text = "could not forget %d transactional ids that have expired: %s"
+            log.log(level_of_refusal(error), text, len(names) - len(gone), error)
         if gone:
             log.info("forgot transactional ids that nobody has used for too long: %s", ", ".join(gone))
         for name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections import Counter
 from types import SimpleNamespace
@@ -134,6 +135,22 @@ def test_while_a_group_is_being_deleted_nobody_gets_in(life: Life) -> None:
     assert life.generation() == 2
     assert life.delete().answer is None
     assert not life.machine.groups
+
+
+@pytest.mark.parametrize(
+    ("said", "level"), [(ErrorCode.NOT_COORDINATOR, "INFO"), (ErrorCode.COORDINATOR_NOT_AVAILABLE, "WARNING")]
+)
+def test_a_partition_that_has_moved_is_no_trouble(
+    life: Life, said: ErrorCode, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    joins = life.join()
+    life.advance(3000)
+    life.hold = True
+    life.sync(joins.answer.member_id, 1, {joins.answer.member_id: b"all"})
+    life.refuse(said)
+    [told] = [record for record in caplog.records if "could not write generation" in record.message]
+    assert told.levelname == level
 
 
 def test_a_group_that_is_deleted_while_its_first_record_is_on_its_way_stays_deleted(life: Life) -> None:

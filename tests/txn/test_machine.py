@@ -341,6 +341,27 @@ def test_a_refused_write_changes_nothing(said: ErrorCode, answered: ErrorCode) -
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("said", "level"), [(ErrorCode.NOT_COORDINATOR, "INFO"), (ErrorCode.MESSAGE_TOO_LARGE, "WARNING")]
+)
+def test_a_partition_that_has_moved_is_no_trouble(
+    said: ErrorCode, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def run() -> None:
+        life = Life()
+        producer = await life.new()
+        life.hold = True
+        life.add(producer, 0)
+        life.fail(said)
+
+    asyncio.run(run())
+    [told] = [record for record in caplog.records if "could not record" in record.message]
+    assert told.levelname == level
+    assert ("until records are taken again" in told.message) == (level == "WARNING"), "here they never are"
+
+
 @scenario
 async def test_a_write_that_is_committed_in_spite_of_its_error_goes_on() -> None:
     life = Life()
