@@ -26,7 +26,7 @@ from kafkad.broker.quotas import QuotasInForce
 from kafkad.broker.settings import Settings
 from kafkad.broker.starting import Identity, Platform, apply_settings
 from kafkad.cleaner.cleaner import Cleaner
-from kafkad.cluster.features import REGISTERED, FinalizedFeatures
+from kafkad.cluster.features import FinalizedFeatures, registered
 from kafkad.cluster.producer_ids import ProducerIds
 from kafkad.config import Config, validate_topic_configs
 from kafkad.controller.channel import Channel, LocalChannel, RemoteChannel
@@ -403,7 +403,8 @@ def _registration(platform: Platform, identity: Identity) -> Registration:
     )
     rack = config.value("broker.rack")
     info = BrokerInfo(id=identity.broker_id, endpoints=endpoints, rack=str(rack) if rack else None)
-    return Registration(broker=info, timestamp_ms=platform.clock.now_ms(), features=REGISTERED)
+    features = registered(config.int("kafkad.transaction.version"))
+    return Registration(broker=info, timestamp_ms=platform.clock.now_ms(), features=features)
 
 
 def _fetch(

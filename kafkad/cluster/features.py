@@ -20,9 +20,15 @@ from kafkad.timers import Timers
 UNKNOWN_EPOCH = -1
 TRANSACTION_VERSION: Final = "transaction.version"
 LAST_TRANSACTION_VERSION: Final = 2
-REGISTERED: Final = {TRANSACTION_VERSION: {"min_version": 1, "max_version": LAST_TRANSACTION_VERSION}}
-"""What a broker's registration says, by which the others know that it is no Kafka 3.9. Levels below 1 cannot be read by
-releases before that."""
+
+
+def registered(wanted_transaction_version: int) -> Mapping[str, Mapping[str, int]]:
+    """What a broker's registration says, by which the others know how far it goes: all of them have to tell clients the
+    same. One without a word of transactions is, or is to be, as a Kafka 3.9. Levels below 1 cannot be read by releases
+    before that."""
+    if not wanted_transaction_version:
+        return {}
+    return {TRANSACTION_VERSION: {"min_version": 1, "max_version": wanted_transaction_version}}
 
 
 class FinalizedFeatures:
@@ -46,7 +52,7 @@ class FinalizedFeatures:
         self._alone = alone
         self._wanted_transaction_version = wanted_transaction_version
         self.transaction_version = wanted_transaction_version if alone else 0
-        """The cluster's: 0 while one of its brokers does not know transactions of higher versions."""
+        """The cluster's: that of the broker which goes least far, and 0 for a Kafka 3.9."""
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

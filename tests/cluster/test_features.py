@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkad.cluster.features import REGISTERED, FinalizedFeatures
+import pytest
+
+from kafkad.cluster.features import FinalizedFeatures, registered
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import ensure_path
 from kafkad.meta.znodes import BROKER_IDS, Broker
@@ -13,10 +15,10 @@ from kafkad.timers import Timers
 from tests.fakes import FakeClock, turns
 
 
-def registration(broker: int, *, ours: bool) -> bytes:
+def registration(broker: int, version: int) -> bytes:
+    """Of a Kafka 3.9 if the version is 0."""
     info = BrokerInfo(id=broker, endpoints=(Endpoint(listener="PLAINTEXT", host="h", port=1),), rack=None)
-    features = REGISTERED if ours else {}
-    return Broker(broker=info, timestamp_ms=0, features=features).encode()
+    return Broker(broker=info, timestamp_ms=0, features=registered(version)).encode()
 
 
 def test_a_kafka_3_9_among_the_brokers_lowers_it_as_long_as_it_is_there() -> None:
@@ -27,12 +29,12 @@ def test_a_kafka_3_9_among_the_brokers_lowers_it_as_long_as_it_is_there() -> Non
         await ensure_path(store, BROKER_IDS)
         features = FinalizedFeatures(store, clock, Timers(), alone=False, wanted_transaction_version=2)
         assert features.transaction_version == 0, "before the others are known"
-        await store.create(Broker.path(1), registration(1, ours=True))
+        await store.create(Broker.path(1), registration(1, 2))
         await features.start()
         seen = [(features.transaction_version, features.epoch)]
         for change in (
-            store.create(Broker.path(2), registration(2, ours=True)),
-            store.create(Broker.path(3), registration(3, ours=False)),
+            store.create(Broker.path(2), registration(2, 2)),
+            store.create(Broker.path(3), registration(3, 0)),
             store.delete(Broker.path(3)),
         ):
             await change
@@ -46,5 +48,25 @@ def test_a_kafka_3_9_among_the_brokers_lowers_it_as_long_as_it_is_there() -> Non
         await modest.start()
         assert modest.transaction_version == 0, "whatever the others know"
         await modest.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_all_brokers_tell_what_the_least_of_their_settings_says(least: int) -> None:
+    """A client takes the level from whichever broker it asks first."""
+
+    async def scenario() -> None:
+        clock = FakeClock()
+        store = EmbeddedStore.in_memory(clock).session()
+        await ensure_path(store, BROKER_IDS)
+        wanted = {1: 2, 2: least}
+        for broker, version in wanted.items():
+            await store.create(Broker.path(broker), registration(broker, version))
+        for version in wanted.values():
+            features = FinalizedFeatures(store, clock, Timers(), alone=False, wanted_transaction_version=version)
+            await features.start()
+            assert features.transaction_version == least
+            await features.stop()
 
     asyncio.run(scenario())

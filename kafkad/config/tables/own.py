@@ -101,7 +101,7 @@ SETTINGS: tuple[Setting, ...] = (
         "kafkad.transaction.version",
         2,
         LOW,
-        "The transaction.version told to clients: 2, or 0 as Kafka 3.9; 0 as well beside brokers that are Kafka 3.9.",
+        "The transaction.version told to clients: the lowest that any broker has. 2, or 0, which a Kafka 3.9 has.",
         valid=between(0, 2),
     ),
     string("kafkad.log.format", "text", LOW, "How kafkad logs to stderr: text or json.", valid=one_of("text", "json")),
