@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ from kafkad.meta.znodes import Broker as Registration
 from kafkad.meta.znodes import Config as ConfigNode
 from kafkad.metrics import RequestProbe
 from kafkad.model import BrokerInfo, Endpoint
+from kafkad.net.client import OWN_SOFTWARE
 from kafkad.replica.durable import Durable
 from kafkad.replica.isr import LagLimits
 from kafkad.replica.manager import ReplicaManager
@@ -55,6 +57,9 @@ if TYPE_CHECKING:
     from kafkad.broker.issuers import Issuers
     from kafkad.broker.replication import Replication
     from kafkad.cluster.tokens import DelegationTokens
+    from kafkad.net.server import Server
+
+log = logging.getLogger(__name__)
 
 _SESSION_EVICTION_MS = 120_000
 
@@ -79,6 +84,7 @@ def build(platform: Platform, identity: Identity) -> Parts:
         alone=platform.links is None,
         wanted_transaction_version=settings.config.int("kafkad.transaction.version"),
     )
+    features.on_lowered.append(lambda: _have_clients_ask_again(platform.server, features))
     tokens = _tokens(platform, settings.static)
     moves = ReplicaMoves(
         replicas,
@@ -405,6 +411,18 @@ def _registration(platform: Platform, identity: Identity) -> Registration:
     info = BrokerInfo(id=identity.broker_id, endpoints=endpoints, rack=str(rack) if rack else None)
     features = registered(config.int("kafkad.transaction.version"))
     return Registration(broker=info, timestamp_ms=platform.clock.now_ms(), features=features)
+
+
+def _have_clients_ask_again(server: Server, features: FinalizedFeatures) -> None:
+    """Those that were told the transaction version: a Kafka 3.9 may lead soon, and would refuse what producers of 4.x
+    go on to send. No broker begins transactions."""
+    told = [each for each in server.connections() if (each.peer.software or (OWN_SOFTWARE,))[0] != OWN_SOFTWARE]
+    log.info(
+        "transaction.version is %d now: %d connections whose clients were told more are closed when nothing is being "
+        "answered there, and come back",
+        *(features.transaction_version, len(told)),
+    )
+    server.renewal.begin(told)
 
 
 def _fetch(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kafkad.clock import Clock
@@ -53,6 +53,8 @@ class FinalizedFeatures:
         self._wanted_transaction_version = wanted_transaction_version
         self.transaction_version = wanted_transaction_version if alone else 0
         """The cluster's: that of the broker which goes least far, and 0 for a Kafka 3.9."""
+        self.on_lowered: list[Callable[[], None]] = []
+        """Called when that has become less. A client asks on new connections only, and goes on as it was told."""
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -84,9 +86,13 @@ class FinalizedFeatures:
                 features = readable(Features.path(), lambda: Features.decode(data))
                 if features is not None:
                     levels, version = features.levels, stat.version
+        before = self.transaction_version
         changes_of_brokers = 0 if self._alone else await self._read_brokers()
         # Clients take what comes with a higher epoch than they have seen, from whichever broker: all must count alike.
         self.levels, self.epoch = levels, version + 1 + changes_of_brokers
+        if self.transaction_version < before:
+            for tell in self.on_lowered:
+                tell()
 
     async def _read_brokers(self) -> int:
         """How often brokers have come and gone, ever. Those that are here now decide on the level."""

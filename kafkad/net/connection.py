@@ -47,7 +47,7 @@ from kafkad.net.reply import (
     size_of,
     unsent,
 )
-from kafkad.net.transport import MeasuredTransport
+from kafkad.net.transport import MeasuredTransport, has_more
 from kafkad.turns import LEAST_S
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ class Connection:
         "_have",
         "_keeps",
         "_large",
+        "_leaves",
         "_lowest",
         "_muted",
         "_out",
@@ -191,6 +192,8 @@ class Connection:
         self._replies: list[Reply | DeferredReply] = _NO_REPLIES
         self._served = NEVER
         self._paused = False
+        self._leaves = False
+        """It closes instead of being read again, if its client waits for nothing then."""
         self._muted: Timer | None = None
         self._awaits_room = False
         """The loop calls when the socket has room. What is left in `_out` without that waits for a turn in the lane."""
@@ -341,6 +344,14 @@ class Connection:
             self._door.closed(self)
         self.peer.closed()
         self.listener.forget(self)
+
+    def leave(self) -> None:
+        """Close it at the next moment in which its client waits for no answer and nothing of it has arrived. That may
+        be now, or not before it is asked again."""
+        if not self.closed:
+            self._leaves = True
+            self._pause()
+            self._go_on()
 
     @property
     def address(self) -> str:
@@ -565,6 +576,16 @@ class Connection:
             self._queue()
             return
         if self._paused:
+            if self._leaves:
+                self._leaves = False
+                if (
+                    self._partial is None
+                    and self._large is None
+                    and not self._transport.pending
+                    and not has_more(self.fd)
+                ):
+                    self.close()
+                    return
             self._paused = False
             self.listener.loop.add_reader(self.fd, self.on_readable)
         if self._transport.pending:

@@ -20,6 +20,7 @@ from kafkad.net.awake import Awake
 from kafkad.net.connection import SMALL_FRAME, Connection, DeferredReply
 from kafkad.net.lobby import Lobby
 from kafkad.net.queued import Queued
+from kafkad.net.renewal import Renewal
 from kafkad.net.reply import Pending, Reply
 from kafkad.net.transport import PlainTransport, Transport, Wrap, hung_up, reset
 from kafkad.timers import Timers
@@ -156,6 +157,7 @@ class Server:
         self.buffers = Buffers()
         self.awake = Awake(loop.call_soon)
         self.lane = Lane(loop.call_soon)
+        self.renewal = Renewal(clock, timers)
         self._ends = Backlog(self.lane)
         self.queued = Queued(limits.queued_bytes, loop.call_later, self._read_at_once)
         self.per_ip: Counter[str] = Counter()

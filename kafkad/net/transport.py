@@ -187,6 +187,13 @@ def hung_up(fds: Iterable[int]) -> dict[int, bool]:
     return {fd: bool(events & (select.POLLERR | select.POLLHUP)) for fd, events in poll.poll(0)}
 
 
+def has_more(fd: int) -> bool:
+    """There is something to be read of this socket, be it only its end."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def has_ended(sock: socket.socket) -> bool:
     """See `Transport`."""
     try:

@@ -70,3 +70,31 @@ def test_all_brokers_tell_what_the_least_of_their_settings_says(least: int) -> N
             await features.stop()
 
     asyncio.run(scenario())
+
+
+def test_it_is_told_when_it_has_become_less_and_only_then() -> None:
+    """With the epoch of that, by which clients that ask then take it."""
+
+    async def scenario() -> None:
+        clock = FakeClock()
+        store = EmbeddedStore.in_memory(clock).session()
+        await ensure_path(store, BROKER_IDS)
+        await store.create(Broker.path(1), registration(1, 2))
+        features = FinalizedFeatures(store, clock, Timers(), alone=False, wanted_transaction_version=2)
+        told: list[tuple[int, bool]] = []
+        await features.start()
+        before = features.epoch
+        features.on_lowered.append(lambda: told.append((features.transaction_version, features.epoch > before)))
+        for change, expected in (
+            (store.create(Broker.path(2), registration(2, 2)), []),
+            (store.create(Broker.path(3), registration(3, 1)), [(1, True)]),
+            (store.create(Broker.path(4), registration(4, 0)), [(1, True), (0, True)]),
+            (store.delete(Broker.path(3)), [(1, True), (0, True)]),
+            (store.delete(Broker.path(4)), [(1, True), (0, True)]),
+        ):
+            await change
+            await turns()
+            assert told == expected
+        await features.stop()
+
+    asyncio.run(scenario())
