@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.broker import KafkadProcess
 from tests.cluster.history import Load, create
-from tests.oracle.kafka import Kafka, free_port, missing, tool
+from tests.oracle.kafka import Kafka, free_port, java, missing, tool
 
 pytestmark = [
     pytest.mark.long,
@@ -36,6 +37,9 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
 }
 SECONDS = 120
+KEPT_PRODUCER = Path(__file__).with_name("KeptProducer.java")
+MORE = 20
+"""Transactions, among which are several that began after a change."""
 MOST_S = 5
 """What a clean hand-over may cost a producer where the JVMs of three brokers share two busy cores."""
 
@@ -104,6 +108,10 @@ class MixedCluster:
 
     def stop(self, broker: int) -> None:
         assert not self.brokers[broker].stop(), f"broker {broker} did not end well"
+
+    def elect(self) -> None:
+        """Each partition's first replica leads it."""
+        self._admin.elect_leaders(ElectionType.PREFERRED).result(60)
 
     def replicas(self, topic: str, partition: int) -> list[int]:
         return list(self._admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].replicas)
@@ -179,6 +187,38 @@ def test_transactions_go_on_over_each_change(cluster: MixedCluster) -> None:
             partial(_reads, cluster, sorted(committed)),
             f"what was committed is read after {change.__name__} {broker}, and nothing else",
         )
+
+
+def test_a_producer_of_4_x_goes_on_when_the_brokers_are_given_back(cluster: MixedCluster) -> None:
+    """It was told transactions that a Kafka 3.9 does not take, and only another connection tells it otherwise."""
+    create(cluster, TOPIC, *ASSIGNMENT)
+    for broker in cluster.ids:
+        cluster.take_over(broker)
+        cluster.until(lambda: cluster.is_whole(TOPIC, len(ASSIGNMENT)), "all replicas are in sync")
+    words = [str(KEPT_PRODUCER), cluster.bootstrap, TOPIC, str(len(ASSIGNMENT))]
+    command = java("4.3", *words, options=["-Xmx256m"])
+    told: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as producer:
+        assert producer.stdout is not None
+        reader = Thread(target=lambda stdout: told.extend(map(str.strip, stdout)), args=[producer.stdout])
+        reader.start()
+
+        def goes_on() -> None:
+            enough = len(told) + MORE
+            cluster.until(lambda: len(told) >= enough or producer.poll() is not None, "more transactions are committed")
+            assert set(told) == {"committed"}
+
+        try:
+            goes_on()
+            for broker in cluster.ids:
+                cluster.give_back(broker)
+                cluster.until(lambda: cluster.is_whole(TOPIC, len(ASSIGNMENT)), "all replicas are in sync")
+                goes_on()
+                cluster.elect()
+                goes_on()
+        finally:
+            producer.kill()
+            reader.join()
 
 
 def _reads(cluster: MixedCluster, expected: list[str]) -> bool:
