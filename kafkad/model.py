@@ -12,6 +12,8 @@ LEADER_DURING_DELETE = -2
 ALL_TOPICS = 2
 """The type of an UpdateMetadata that names every topic there is: a full one, in Kafka's words (KIP-866)."""
 NO_EPOCH = -1
+OWN_SOFTWARE: Final = "kafkad"
+"""What brokers call themselves to each other."""
 
 
 class Asked(IntEnum):

@@ -40,8 +40,7 @@ from kafkad.log.batch_workers import BatchWorkers
 from kafkad.meta.znodes import Broker as Registration
 from kafkad.meta.znodes import Config as ConfigNode
 from kafkad.metrics import RequestProbe
-from kafkad.model import BrokerInfo, Endpoint
-from kafkad.net.client import OWN_SOFTWARE
+from kafkad.model import OWN_SOFTWARE, BrokerInfo, Endpoint
 from kafkad.replica.durable import Durable
 from kafkad.replica.isr import LagLimits
 from kafkad.replica.manager import ReplicaManager

@@ -16,10 +16,10 @@ import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafkad.clock import Clock
-from kafkad.model import Endpoint
+from kafkad.model import OWN_SOFTWARE, Endpoint
 from kafkad.net.lifeline import Lifeline
 from kafkad.net.transport import PlainTransport, Transport
 from kafkad.timers import Timer, Timers, sleep
@@ -84,8 +84,6 @@ GoOn = Callable[[Answer], Any]
 instead; with None the answer is handed to who waits."""
 Secure = Callable[[socket.socket, str], Awaitable[Transport]]
 """Makes a connected socket a TLS connection to that host. OSError if the host is not trusted, or refuses."""
-OWN_SOFTWARE: Final = "kafkad"
-"""What brokers call themselves to each other."""
 Login = Callable[["ClientConnection", float], Awaitable[float | None]]
 """Logs in over a connection that has just been opened, before a deadline. The time at which another connection has to
 take over, None if never; LinkError when the broker refuses."""
