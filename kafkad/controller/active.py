@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -187,11 +187,18 @@ class ActiveController:
         is_elected = before is None or leader != before.leader or not self.state.online(leader, tp)
         if is_elected and self.state.note_elected(leader, tp, in_sync=in_sync):
             self.parts.on_unclean(tp, leader)
-        if tp in self.state.refused and before is not None:
-            for broker in {*state.isr} - {*before.isr, leader}:
-                self.state.refused.joins_isr(broker, tp)
+        if tp in self.state.refused and before is not None and leader == before.leader:
+            self._note_joined({*state.isr} - {*before.isr}, leader, tp)
         entry.state = replace(state, partition_epoch=stat.version)
         return entry.state
+
+    def _note_joined(self, joined: Collection[int], leader: int, tp: TopicPartition) -> None:
+        """Who is taken into the ISR has all records, and who takes in leads, whatever they had refused before."""
+        refused = self.state.refused
+        for broker in joined:
+            refused.joins_isr(broker, tp)
+        if joined:
+            refused.leads(leader, tp)
 
     async def _read_again(self, path: str, entry: PartitionEntry) -> None:
         data, stat = await self.store.get(path)
@@ -221,25 +228,23 @@ class ActiveController:
         """After replicas came or went: elects a live leader if there can be one, and drops dead brokers from the ISR.
 
         With nobody left in sync the ISR stays as it is, for only its members have all records; unless the topic allows
-        any leader, or the leader was asked by an unclean election and has just refused: that election goes on. It does
-        so, too, where another one comes before the leader has answered that was asked though it may have nothing.
+        any leader, or the leader was asked by an unclean election and has just refused: that election goes on.
         """
         state = entry.state
         if state is None:
             return None
         present = tuple(r for r in state.isr if self.state.online(r, tp))
-        asked = self.state.refused.asked(state.leader, tp)
-        better = self._better_than_the_last(tp, entry) if asked is Asked.AS_THE_LAST else set()
-        if state.leader in present and not better:
+        if state.leader in present:
             if present == state.isr:
                 return None
             return replace(state, isr=present, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch)
         replicas = entry.assignment.replicas if preference is None else preference.order(entry.assignment.replicas)
+        goes_on = self.state.refused.asked(state.leader, tp) is not Asked.IN_SYNC
         elected = after_failure(
             replicas,
             state,
-            better or self.state.electable(tp, replicas),
-            unclean=asked is not Asked.IN_SYNC or self.parts.settings.unclean(tp.topic),
+            self.state.electable(tp, replicas),
+            unclean=goes_on or self.parts.settings.unclean(tp.topic),
             refused=self.state.refusals(tp),
             leaving=self.state.leaving_and_unasked(tp, replicas),
         )
@@ -256,10 +261,6 @@ class ActiveController:
             leader_epoch=state.leader_epoch + 1,
             controller_epoch=self.epoch,
         )
-
-    def _better_than_the_last(self, tp: TopicPartition, entry: PartitionEntry) -> set[int]:
-        """Those that can lead and have refused nothing."""
-        return self.state.electable(tp, entry.assignment.replicas) - self.state.refusals(tp).keys()
 
     # Telling.
 

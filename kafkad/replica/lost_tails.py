@@ -145,9 +145,9 @@ class LostTails:
     def _must_lead(self, tp: TopicPartition, state: LeaderAndIsrPartitionState, *, unclean: bool, gone: bool) -> bool:
         if list(state.replicas) == [self._broker]:
             return True
+        if gone and state.asked != Asked.NOT_SAID:
+            return state.asked == Asked.AS_THE_LAST
         is_last = list(state.isr) == [self._broker] and unclean
-        if state.asked != Asked.NOT_SAID:
-            return state.asked == Asked.AS_THE_LAST or (not gone and (is_last or state.asked == Asked.UNCLEANLY))
         may_lack = is_last or state.leader_recovery_state != 0
         return may_lack and not (gone and self._another_is_online(tp, state))
 

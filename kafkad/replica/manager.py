@@ -45,6 +45,7 @@ _Given = tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState, LeaderAndIsrP
 _Deleted = tuple[TopicPartition, Collection[LogDirectory], StopReplicaPartitionError]
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _REMINDER_MS = 60_000
+_GONE_REST_MS = 60_000
 _CHANGED_AT_ONCE = 500
 _LOOKED_AT_A_TURN = 200
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
@@ -56,6 +57,7 @@ class _Refused(NamedTuple):
 
     topic_id: bytes
     is_new: bool
+    since_ms: float
     taken: str = ""
     """What has its name and is to be moved away, as the log was told."""
 
@@ -356,10 +358,11 @@ class ReplicaManager:
         except StorageError as error:
             self.directory_failed(error)
             if known is None and may_pass(error):
-                self._refused_for_now[tp] = _Refused(topic.topic_id, state.is_new)
+                self._refused_for_now[tp] = _Refused(topic.topic_id, state.is_new, self.logs.clock.monotonic_ms())
             return error.code
         except NameTakenError as error:
-            self._wait_for_name(tp, _Refused(topic.topic_id, state.is_new, str(error)))
+            refused = _Refused(topic.topic_id, state.is_new, self.logs.clock.monotonic_ms(), str(error))
+            self._wait_for_name(tp, refused)
             return error.code
         except KafkaError as error:
             log.error("cannot become leader or follower of %s: %s", tp, error)
@@ -438,10 +441,26 @@ class ReplicaManager:
             yield tp
         if made:
             log.info("created %d partitions that were refused before", len(made))
-        if self._full_disks.come_back(self.logs.has_room) or made:
+        if self._full_disks.come_back(self.logs.has_room) or made or self._has_room_for_gone():
             self.ask_for_leader_and_isr()
         for directory in self._full_disks.recovered(self.logs.has_room, self.logs.clock.monotonic_ms()):
             log.info("log directory %s takes records again: there is room", directory)
+
+    def _has_room_for_gone(self) -> bool:
+        """True if replicas that are gone found no room when they were to be made, have no leader to follow now, and
+        there is room: the controller counts them as failed until it has asked again. That may elect one of them, and it
+        may find none again: so they rest for a while."""
+        before_ms = self.logs.clock.monotonic_ms() - _GONE_REST_MS
+        waiting = [
+            tp
+            for tp, refused in self._refused_for_now.items()
+            if not refused.taken and refused.since_ms <= before_ms and not self.lost_tails.may_be_made(tp)
+        ]
+        if not waiting or not any(self.logs.has_room(directory.path) for directory in self.logs.live):
+            return False
+        for tp in waiting:
+            del self._refused_for_now[tp]
+        return True
 
     def _stop(self, tp: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
         partition = self.find(*tp)

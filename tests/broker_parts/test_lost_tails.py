@@ -142,6 +142,20 @@ def test_what_the_disk_lost_of_a_file_is_fetched_again_before_it_leads(
     assert list(brokers[1].parts.platform.logs.damages.kept()) == []
 
 
+def test_one_that_leads_without_what_is_lost_does_so_again_after_a_restart(brokers: Brokers, tmp_path: Path) -> None:
+    """The hole stays in its log, and nobody else has joined it."""
+    all_down(brokers, 1, 2, isr=(1,), **SMALL_SEGMENTS)
+    lose_the_end_of_a_segment(tmp_path / "1")
+    brokers.start(1)
+    brokers.work_for(2_000)
+    assert state(brokers).leader == -1
+    elect_unclean(brokers)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+    brokers.leave(1)
+    brokers.start(1)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+
+
 def whole(tmp_path: Path, broker: int) -> bytes:
     return b"".join(path.read_bytes() for path in sorted((tmp_path / str(broker) / "a-0").glob("*.log")))
 
