@@ -37,6 +37,8 @@ from kafkad.together import together
 log = logging.getLogger(__name__)
 
 _MICROSECONDS = 1_000_000
+_TICK_S = 15.0
+"""How often brokers say that they live where the service manager has no watchdog: as often as by that of the units."""
 
 
 class CannotStart(Exception):
@@ -53,6 +55,7 @@ class Supervisor:
         self._file_in_use = FileInUse.at(config.file)
         self._loop = asyncio.get_running_loop()
         self._notifier = Notifier.from_environment(os.environ)
+        self._tick_s = self._notifier.watchdog_interval_s or _TICK_S
         self._brokers: list[BrokerProcess] = []
         self._stopping = asyncio.Event()
         self._store: EmbeddedStore | None = None
@@ -87,7 +90,7 @@ class Supervisor:
         count = self._config.int("kafkad.brokers")
         self._brokers = [self._process(store, index, first_id, notices.address) for index in range(count)]
         running = asyncio.create_task(together(broker.keep_running() for broker in self._brokers))
-        feeding = asyncio.create_task(self._feed_watchdog())
+        watching = asyncio.create_task(self._watch())
         await self._stopping.wait()
         begun = monotonic()
         log.info("stopping %d brokers", count)
@@ -97,7 +100,7 @@ class Supervisor:
         try:
             await running
         finally:
-            feeding.cancel()
+            watching.cancel()
             notices.close()
         return self._exit_code(monotonic() - begun)
 
@@ -185,14 +188,11 @@ class Supervisor:
     def _process(self, store: EmbeddedStore, index: int, first_id: int, notify: str) -> BrokerProcess:
         settings = settings_of(self._config, index, first_id)
         words = [word for setting in settings for word in ("--set", setting)]
-        environment = {"NOTIFY_SOCKET": notify}
-        interval_s = self._notifier.watchdog_interval_s
-        if interval_s is not None:
-            environment["WATCHDOG_USEC"] = str(round(2 * interval_s * _MICROSECONDS))
+        watchdog_us = round(2 * self._tick_s * _MICROSECONDS)
         return BrokerProcess(
             first_id + index,
             [*self._command, *words],
-            environment,
+            {"NOTIFY_SOCKET": notify, "WATCHDOG_USEC": str(watchdog_us)},
             store,
             self._changed,
             self._advice,
@@ -297,13 +297,14 @@ class Supervisor:
             log.warning("these settings need a restart to change: %s", ", ".join(restart))
         return True
 
-    async def _feed_watchdog(self) -> None:
-        interval_s = self._notifier.watchdog_interval_s
-        while interval_s is not None:
-            self._notifier.watchdog()
+    async def _watch(self) -> None:
+        """Is a watchdog to the brokers, whoever started this process, and feeds that of the service manager, if any."""
+        while True:
+            if self._notifier.watchdog_interval_s is not None:
+                self._notifier.watchdog()
             for broker in self._brokers:
                 broker.tick()
-            await asyncio.sleep(interval_s)
+            await asyncio.sleep(self._tick_s)
 
     # -- one answer for all ----------------------------------------------------------------------------------------
 
