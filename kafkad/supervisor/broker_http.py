@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 from kafkad.net.http import DAMAGED, EXPOSED
 
-_TIMEOUT_S = 10.0
+ANSWER_S = 2.0
+"""For a broker to say how it is. Who asks the supervisor does not wait long either."""
+PAGE_S = 7.0
+"""For its page of metrics, which may be long; Prometheus waits 10 s for all of this."""
 
 
 class HttpAnswer(NamedTuple):
@@ -15,10 +18,10 @@ class HttpAnswer(NamedTuple):
     text: str
 
 
-async def ask(port: int, path: str, token: str) -> HttpAnswer | None:
+async def ask(port: int, path: str, token: str, within_s: float = ANSWER_S) -> HttpAnswer | None:
     """The answer to a GET by who shows the token; None when there is none in time."""
     try:
-        async with asyncio.timeout(_TIMEOUT_S):
+        async with asyncio.timeout(within_s):
             whole = await _exchange(port, path, token)
     except (OSError, TimeoutError):
         return None

@@ -10,15 +10,15 @@ LINES_PER_PIECE = 1000
 
 
 def own_families(brokers: Iterable[tuple[int, bool, int]]) -> list[Family]:
-    """Told by the supervisor alone, from each broker's id, whether it is ready, and how often it was restarted."""
+    """Told by the supervisor alone, from each broker's id, whether it is up, and how often it was restarted."""
     up: list[tuple[Labels | str, float]] = []
     restarts: list[tuple[Labels | str, float]] = []
-    for broker, ready, restarted in brokers:
+    for broker, is_up, restarted in brokers:
         label = (("broker", str(broker)),)
-        up.append((label, float(ready)))
+        up.append((label, float(is_up)))
         restarts.append((label, float(restarted)))
     return [
-        Family("kafkad_broker_up", GAUGE, "1 if the broker is ready.", up),
+        Family("kafkad_broker_up", GAUGE, "1 if the broker is ready and answers.", up),
         Family("kafkad_broker_restarts_total", COUNTER, "How often the broker ended and was started again.", restarts),
     ]
 

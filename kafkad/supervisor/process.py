@@ -15,7 +15,7 @@ from kafkad.exit_status import BAD_CONFIGURATION
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.served import serve
 from kafkad.net.http import TOKEN_VARIABLE
-from kafkad.supervisor.broker_http import HttpAnswer, ask
+from kafkad.supervisor.broker_http import ANSWER_S, HttpAnswer, ask
 from kafkad.supervisor.restarts import delay_s, how_it_ended
 from kafkad.systemd import NOT_BLANK, STOP_ALL
 
@@ -138,11 +138,11 @@ class BrokerProcess:
             log.error("broker %d (process %s) hangs: it is killed and started again", self.broker_id, self.pid)
             self.signal(signal.SIGKILL)
 
-    async def ask(self, path: str) -> HttpAnswer | None:
+    async def ask(self, path: str, within_s: float = ANSWER_S) -> HttpAnswer | None:
         """None also when it does not run."""
         if self._process is None or self._http is None:
             return None
-        return await ask(self._http.getsockname()[1], path, self._http_token)
+        return await ask(self._http.getsockname()[1], path, self._http_token, within_s)
 
     async def _run(self) -> tuple[int, int]:
         """One life of the process: its id and exit code. Its session has ended then, too. OSError when the system has

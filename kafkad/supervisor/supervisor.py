@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from errno import EADDRINUSE
 from time import monotonic
 
@@ -23,10 +23,10 @@ from kafkad.meta.embedded import EmbeddedStore, cannot_open, lost_store
 from kafkad.meta.journal import JournalError
 from kafkad.meta.left_brokers import partitions_left_behind
 from kafkad.meta.znodes import ClusterId
-from kafkad.metrics import Family, Registry
+from kafkad.metrics import Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
-from kafkad.supervisor.broker_http import HttpAnswer, told_of
+from kafkad.supervisor.broker_http import PAGE_S, HttpAnswer, told_of
 from kafkad.supervisor.file_in_use import FileInUse
 from kafkad.supervisor.metrics import merged, own_families
 from kafkad.supervisor.notices import Notices
@@ -64,8 +64,6 @@ class Supervisor:
         self._reloading = False
         self._problem = ""
         """That stands until the next reload."""
-        self._registry = Registry()
-        self._registry.add(self._families)
 
     async def serve(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -345,12 +343,14 @@ class Supervisor:
         return list(zip(self._brokers, answers, strict=True))
 
     async def _metrics(self) -> AsyncIterator[str]:
-        answers = await self._ask_all("/metrics")
-        texts = {broker.broker_id: answer.text for broker, answer in answers if answer is not None}
+        """Whoever hangs is found out first: the pages of the others may take longer than that."""
+        answering = [broker for broker, answer in await self._ask_all("/ready") if answer is not None]
+        pages = await together(broker.ask("/metrics", PAGE_S) for broker in answering)
+        texts = {broker.broker_id: page.text for broker, page in zip(answering, pages, strict=True) if page is not None}
         for piece in merged(texts):
             yield piece
-        for piece in self._registry.pieces():
+        up = [(broker.broker_id, broker.ready and broker in answering, broker.restarts) for broker in self._brokers]
+        own = Registry()
+        own.add(lambda: own_families(up))
+        for piece in own.pieces():
             yield piece
-
-    def _families(self) -> Iterable[Family]:
-        return own_families((broker.broker_id, broker.ready, broker.restarts) for broker in self._brokers)

@@ -33,6 +33,12 @@ def test_asks_for_a_page() -> None:
     assert refused is not None and not refused.good
 
 
+def test_one_that_takes_a_connection_and_says_nothing_has_no_answer() -> None:
+    """The kernel takes connections for a process that is stopped."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert asyncio.run(ask(silent.getsockname()[1], "/ready", "shown", 0.0)) is None
+
+
 def test_damaged_logs_and_open_listeners_stay_recognisable() -> None:
     assert told_of(1, "ok\n") == []
     assert told_of(1, "loading logs\ndamaged: orders-0: 7 bytes at 12\nexposed: listener A is PLAINTEXT\n") == [

@@ -14,16 +14,22 @@ import pytest
 from kafkad.clock import SystemClock
 from kafkad.config import Config, load
 from kafkad.meta.embedded import EmbeddedStore
+from kafkad.supervisor.broker_http import HttpAnswer
 from kafkad.supervisor.process import BrokerProcess
 from kafkad.supervisor.supervisor import Supervisor
 from tests.fakes import turns
 
+PROMETHEUS_WAITS_S = 10
+"""For a page of metrics, unless it is told otherwise."""
+IMAGE_WAITS_S = 4
+"""For /health: its HEALTHCHECK."""
+
 
 class Scene:
     """A supervisor that no service manager started, and brokers that only seem to run. `sent` are the signals that
-    these got."""
+    these got, `asked` for what pages they were asked, and for how many seconds. One that hangs answers nothing."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file = directory / "kafkad.yaml"
         file.write_text("num.partitions: 3\n")
 
@@ -35,12 +41,31 @@ class Scene:
         self.brokers = [self.supervisor._process(store, index, 0, "@notify") for index in range(2)]
         self.supervisor._brokers = self.brokers
         self.sent: list[tuple[int, int]] = []
+        self.asked: list[tuple[int, str, float]] = []
+        self.hanging: set[int] = set()
+        monkeypatch.setattr("kafkad.supervisor.process.ask", self._ask)
         for broker in self.brokers:
+            broker._http = SimpleNamespace(getsockname=self._address_of(broker))  # type: ignore[assignment]
             broker._process = SimpleNamespace(pid=100 + broker.broker_id)  # type: ignore[assignment]
             broker.signal = self._signal_to(broker)  # type: ignore[method-assign]
 
     def _signal_to(self, broker: BrokerProcess) -> Callable[[int], None]:
         return lambda number: self.sent.append((broker.broker_id, number))
+
+    def _address_of(self, broker: BrokerProcess) -> Callable[[], tuple[str, int]]:
+        """Its id stands for its port."""
+        return lambda: ("127.0.0.1", broker.broker_id)
+
+    async def _ask(self, broker: int, path: str, token: str, within_s: float) -> HttpAnswer | None:
+        self.asked.append((broker, path, within_s))
+        page = "# HELP reads How many.\nreads 1\n" if path == "/metrics" else "ok\n"
+        return None if broker in self.hanging else HttpAnswer(True, page)
+
+    def one_hangs(self) -> None:
+        """The second of two that have been ready."""
+        for broker in self.brokers:
+            broker.take({"READY": "1", "STATUS": "listening"})
+        self.hanging = {1}
 
 
 Run = Callable[[Callable[[Scene], Coroutine[Any, Any, None]]], None]
@@ -53,7 +78,7 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def run(steps: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
         async def whole() -> None:
-            await steps(Scene(tmp_path))
+            await steps(Scene(tmp_path, monkeypatch))
 
         asyncio.run(whole())
 
@@ -81,5 +106,29 @@ def test_without_a_service_manager_brokers_are_told_to_say_that_they_live(scenar
     async def steps(scene: Scene) -> None:
         for broker in scene.brokers:
             assert broker._environment == {"NOTIFY_SOCKET": "@notify", "WATCHDOG_USEC": "30000000"}
+
+    scenario(steps)
+
+
+def test_one_that_hangs_is_not_up_and_the_others_metrics_come_in_time(scenario: Run) -> None:
+    async def steps(scene: Scene) -> None:
+        scene.one_hangs()
+        lines = "".join([piece async for piece in scene.supervisor._metrics()]).splitlines()
+        samples = [line for line in lines if line.startswith(("reads", "kafkad_broker_up"))]
+        assert samples == [
+            'reads{broker="0"} 1',
+            'kafkad_broker_up{broker="0"} 1.0',
+            'kafkad_broker_up{broker="1"} 0.0',
+        ]
+        assert sum({path: within_s for _, path, within_s in scene.asked}.values()) < PROMETHEUS_WAITS_S
+
+    scenario(steps)
+
+
+def test_whether_all_are_well_is_known_before_a_container_is_taken_for_dead(scenario: Run) -> None:
+    async def steps(scene: Scene) -> None:
+        await scene.supervisor._health()
+        await scene.supervisor._ready()
+        assert max(within_s for _, _, within_s in scene.asked) < IMAGE_WAITS_S
 
     scenario(steps)
