@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
+from time import monotonic
 
 from kafkad.exit_status import BAD_CONFIGURATION
 from kafkad.meta.embedded import EmbeddedStore
@@ -69,6 +70,8 @@ class BrokerProcess:
         self._ends: list[float] = []
         self._silent_ticks = 0
         self._heard = False
+        self._heard_at = monotonic()
+        """Its last notice or answer, or its start."""
         self._was_ready = False
         self._stopping = asyncio.Event()
 
@@ -116,6 +119,7 @@ class BrokerProcess:
     def take(self, notice: Mapping[str, str]) -> None:
         """What the broker says of itself, as it would to systemd."""
         self._silent_ticks = 0
+        self._heard_at = monotonic()
         if not self._heard and self._stopping.is_set():
             self.signal(STOP_ALL)
         elif not self._heard and self.reloading:
@@ -142,7 +146,18 @@ class BrokerProcess:
         """None also when it does not run."""
         if self._process is None or self._http is None:
             return None
-        return await ask(self._http.getsockname()[1], path, self._http_token, within_s)
+        answer = await ask(self._http.getsockname()[1], path, self._http_token, within_s)
+        if answer is not None:
+            self._heard_at = monotonic()
+        return answer
+
+    def unanswered(self) -> str:
+        """Says in words why there is no answer. What one that is ready said last is not what it does."""
+        if self._process is None:
+            return self.doing
+        silent_s = monotonic() - self._heard_at
+        silent = f"process {self.pid} does not answer, and has been silent for {silent_s:.0f} s"
+        return f"{silent}; it is started again if that goes on" if self.ready else f"{self.doing}; {silent}"
 
     async def _run(self) -> tuple[int, int]:
         """One life of the process: its id and exit code. Its session has ended then, too. OSError when the system has
@@ -158,6 +173,7 @@ class BrokerProcess:
             there.close()
         self._silent_ticks = 0
         self._heard = False
+        self._heard_at = monotonic()
         self.doing = "starting"
         if self._stopping.is_set():
             self.signal(signal.SIGTERM)

@@ -313,7 +313,7 @@ class Supervisor:
     async def _ready(self) -> Condition:
         answers = await self._ask_all("/ready")
         bad = [
-            f"broker {broker.broker_id}: {broker.doing if answer is None else answer.text.rstrip()}"
+            f"broker {broker.broker_id}: {broker.unanswered() if answer is None else answer.text.rstrip()}"
             for broker, answer in answers
             if answer is None or not answer.good
         ]
@@ -322,12 +322,11 @@ class Supervisor:
         return Condition(not bad, "\n".join(bad) or "ok")
 
     async def _health(self) -> Condition:
-        """A broker that is being started again is no reason to kill them all: it is named, and that is all."""
+        """A broker that hangs or is being started again is no reason to kill them all: it is named, and that is all."""
         good, lines = True, []
         for broker, answer in await self._ask_all("/health"):
             if answer is None:
-                good = good and broker.pid is None
-                lines.append(f"broker {broker.broker_id}: {broker.doing}")
+                lines.append(f"broker {broker.broker_id}: {broker.unanswered()}")
             else:
                 good = good and answer.good
                 lines += told_of(broker.broker_id, answer.text)

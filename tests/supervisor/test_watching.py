@@ -14,6 +14,7 @@ import pytest
 from kafkad.clock import SystemClock
 from kafkad.config import Config, load
 from kafkad.meta.embedded import EmbeddedStore
+from kafkad.net.http import Condition
 from kafkad.supervisor.broker_http import HttpAnswer
 from kafkad.supervisor.process import BrokerProcess
 from kafkad.supervisor.supervisor import Supervisor
@@ -130,5 +131,46 @@ def test_whether_all_are_well_is_known_before_a_container_is_taken_for_dead(scen
         await scene.supervisor._health()
         await scene.supervisor._ready()
         assert max(within_s for _, _, within_s in scene.asked) < IMAGE_WAITS_S
+
+    scenario(steps)
+
+
+def test_of_one_that_hangs_it_is_told_since_when_and_that_is_no_reason_to_end_all(
+    scenario: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its supervisor sees to it; who asks at /health would end the others, too."""
+    now = [1000.0]
+    monkeypatch.setattr("kafkad.supervisor.process.monotonic", lambda: now[0])
+    silent = "process 101 does not answer, and has been silent for 41 s"
+    hangs = f"broker 1: {silent}; it is started again if that goes on"
+
+    async def steps(scene: Scene) -> None:
+        supervisor = scene.supervisor
+        scene.one_hangs()
+        now[0] += 41
+        assert await supervisor._ready() == Condition(False, hangs)
+        assert await supervisor._health() == Condition(True, hangs)
+        scene.hanging = set()
+        assert await supervisor._ready() == Condition(True, "ok")
+        now[0] += 2
+        scene.hanging = {1}
+        assert "silent for 2 s" in (await supervisor._ready()).text, "an answer is a sign of life"
+
+    scenario(steps)
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_one_that_is_not_ready_and_does_not_answer_has_said_what_it_does(
+    scenario: Run, monkeypatch: pytest.MonkeyPatch, is_running: bool
+) -> None:
+    monkeypatch.setattr("kafkad.supervisor.process.monotonic", lambda: 1000.0)
+
+    async def steps(scene: Scene) -> None:
+        scene.one_hangs()
+        scene.brokers[1].take({"STOPPING": "1", "STATUS": "handing leaderships over"})
+        if not is_running:
+            scene.brokers[1]._process = None
+        silent = "; process 101 does not answer, and has been silent for 0 s" if is_running else ""
+        assert await scene.supervisor._ready() == Condition(False, f"broker 1: handing leaderships over{silent}")
 
     scenario(steps)
