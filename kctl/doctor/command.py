@@ -10,7 +10,7 @@ import click
 from kctl.command.options import names_in
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.doctor import brokers, groups, topics, transactions
-from kctl.doctor.facts import Facts, gather, grown
+from kctl.doctor.facts import GROUPS, Facts, gather, grown
 from kctl.doctor.finding import Check, Finding, Severity, folded
 from kctl.errors import Exit, KctlError, did_you_mean, exit_code
 from kctl.reach.log_dirs import log_dirs
@@ -150,7 +150,7 @@ def _text(
     alive = sum(broker.host is not None for broker in facts.brokers)
     size = f"{counted(alive, 'broker')}, {counted(len(facts.topics), 'topic')}"
     if facts.groups:
-        size += f", {counted(len(facts.groups), 'group')}"
+        size += f", {counted(len(facts.groups), 'group')}{' or more' if facts.unseen.get(GROUPS) else ''}"
     yield f"{name} ({size})  {time_text(facts.now_ms, session.settings.utc)}  {seconds:.1f}s"
     for _, finding in found:
         yield from _lines(session, finding)

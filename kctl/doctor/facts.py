@@ -11,13 +11,12 @@ from kctl.acls.asking import Filter
 from kctl.acls.asking import described as acls_described
 from kctl.acls.bindings import Binding
 from kctl.brokers.facts import BrokerFacts, broker_facts
-from kctl.command.choosing import Choice
 from kctl.configs.resources import Resource, described
 from kctl.doctor.health import HealthReport, health_report, listener_of
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge, suspects
-from kctl.groups.group import REBALANCING, Group, labels
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unknown_lags
+from kctl.groups.group import REBALANCING, Group, labels, listed_groups
+from kctl.groups.group_lag import ChosenGroups, GroupLag, lags_of_groups, unknown_lags
 from kctl.groups.history import History, read_histories
 from kctl.groups.partition_lag import PartitionLag
 from kctl.groups.recent_commits import Recent, recent
@@ -189,13 +188,14 @@ def _with_health(session: Session, facts: Facts) -> Facts:
 
 
 def _with_groups(session: Session, facts: Facts) -> Facts:
-    group_lags, told = lags_of_groups(session, chosen_groups(session, Choice("group", (), (), ())))
+    listed, silent = listed_groups(session)
+    group_lags, told = lags_of_groups(session, ChosenGroups(list(listed), listed, []))
     for error in unknown_lags(group_lags):  # of partitions that other checks are about
         note(session.settings, error.with_code)
     committed = {lag.where for look in group_lags.values() for lag in look.lags if lag.committed is not None}
     there = {TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0}
     starts, more = _known(offsets_at(session, dict.fromkeys(sorted(committed & there), EARLIEST)))
-    facts = facts.without(GROUPS, [*told, *more])
+    facts = facts.without(GROUPS, [*silent, *told, *more])
     return facts._replace(groups=group_lags, starts={where: at.offset for where, at in starts.items()})
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kafkad.names import GROUPS_TOPIC, TopicPartition
+from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from kctl.brokers.release import caps_min_isr
 from kctl.doctor.facts import MOVES, NEWEST, SETTINGS, Facts
 from kctl.doctor.finding import Check, Finding, Severity
@@ -29,15 +29,38 @@ def _needed(facts: Facts, topic: str) -> Needed:
     return Needed(whole_number(value or ""), capped)
 
 
+_STANDING_STILL = {
+    GROUPS_TOPIC: "their groups stand still, and are in no list of groups",
+    TRANSACTIONS_TOPIC: "their transactions stand still, and are in no list of transactions",
+}
+
+
 def offline(facts: Facts) -> Iterator[Finding]:
-    without = [(where, one) for where, one in _partitions(facts) if one.leader_id < 0]
-    if not without:
-        return
+    """Each topic of the coordinators is a finding of its own: more than its records stands still."""
+    without: dict[str, list[tuple[TopicPartition, Any]]] = {}
+    for where, one in _partitions(facts):
+        if one.leader_id < 0:
+            without.setdefault(where.topic if where.topic in _STANDING_STILL else "", []).append((where, one))
+    for topic, found in without.items():
+        what = f"{counted(len(found), 'partition')}{f' of {topic}' if topic else ''} without a leader"
+        harm = _STANDING_STILL.get(topic, "nobody can read or write")
+        items = tuple(str(where) for where, _ in found)
+        yield Finding(Severity.ERROR, f"{what}: {harm}", items, _bringing_back(facts, [one for _, one in found]))
+
+
+def _bringing_back(facts: Facts, partitions: Sequence[Any]) -> str:
+    """What has their replicas: brokers that are down, and disks of others."""
     down = {broker.id for broker in facts.brokers if broker.host is None}
-    wanted = sorted({broker for _, one in without for broker in one.replica_nodes if broker in down})
-    fix = f"start broker {', '.join(map(str, wanted))}" if wanted else "kctl topics describe --unhealthy"
-    summary = f"{counted(len(without), 'partition')} without a leader: nobody can read or write"
-    yield Finding(Severity.ERROR, summary, tuple(str(where) for where, _ in without), fix)
+    wanted = down & {broker for one in partitions for broker in one.replica_nodes}
+    disks = {broker for one in partitions for broker in one.offline_replicas} - down
+    ways = [f"start broker {_numbers(wanted)}"] if wanted else []
+    if disks:
+        ways.append(f"mend the offline disk of broker {_numbers(disks)} (kctl brokers log-dirs), then restart it")
+    return "; ".join(ways) or "kctl topics describe --unhealthy"
+
+
+def _numbers(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))
 
 
 def under_min_isr(facts: Facts) -> Iterator[Finding]:

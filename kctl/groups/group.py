@@ -9,6 +9,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError, failure
 from kctl.groups.subscriptions import CONSUMER, assigned_partitions, subscribed_topics, subscription_format
+from kctl.reach.session import GROUP
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.consumer_group_describe import (
@@ -76,11 +77,13 @@ class Listed(NamedTuple):
 
 
 def listed_groups(session: Session) -> tuple[dict[str, Listed], list[KctlError]]:
-    """All groups there are by name, and the brokers that did not say which they coordinate. KctlError if none did."""
+    """All groups there are by name, and why some may be missing: brokers that did not say which they coordinate, and
+    partitions that nobody coordinates. KctlError if no broker said it."""
     from kafkad.wire.messages.list_groups import ListGroupsRequest
 
     found: dict[str, Listed] = {}
     silent: list[KctlError] = []
+    unlisted = session.unlisted(GROUP)
     for broker, answer in session.call_each(dict.fromkeys(session.cluster.brokers, ListGroupsRequest())).items():
         if isinstance(answer, KctlError):
             silent.append(answer)
@@ -92,7 +95,7 @@ def listed_groups(session: Session) -> tuple[dict[str, Listed], list[KctlError]]
                 found[group.group_id] = Listed(group.group_id, group.group_state, kind, group.protocol_type, broker)
     if silent and len(silent) == len(session.cluster.brokers):
         raise silent[0]
-    return dict(sorted(found.items())), silent
+    return dict(sorted(found.items())), silent + unlisted
 
 
 def described_groups(session: Session, names: Iterable[str]) -> dict[str, Group | KctlError]:

@@ -52,7 +52,7 @@ def chosen_groups(session: Session, chosen: Choice) -> ChosenGroups:
 
 
 def all_groups(session: Session) -> dict[str, Listed]:
-    """A broker that does not answer is noted: the groups that it coordinated may be missing."""
+    """Why some may be missing is noted."""
     listed, silent = listed_groups(session)
     note_silent(session, silent)
     return listed

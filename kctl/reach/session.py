@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from kafkad.errors import ErrorCode
-from kafkad.names import TopicPartition
+from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from kafkad.wire.schema import Request
 from kctl.errors import UNAUTHORIZED, Disconnected, Exit, KctlError, OtherCluster, Unreachable, failure
 from kctl.reach.access import Access
@@ -52,6 +52,8 @@ _LONGEST_BACKOFF_SECONDS = 1.0
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have a coordinator."""
 _KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
+_TOPICS = {GROUP: GROUPS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+"""Where coordinators keep them."""
 
 
 class Broker(NamedTuple):
@@ -517,6 +519,18 @@ class Session:
             key: a if isinstance(a, KctlError) else a.node_id if not a.error_code else _no_coordinator(kind, key, a)
             for key, a in zip(asked, answers, strict=True)
         }
+
+    def unlisted(self, kind: int) -> list[KctlError]:
+        """Why coordinators do not list all that there is of this kind: partitions of its topic without a leader, which
+        nobody coordinates. Nothing is said where the topic may not be seen."""
+        topic = _TOPICS[kind]
+        leaders = [partition.leader_id for found in self.metadata((topic,)) for partition in found.partitions]
+        away = sum(leader < 0 for leader in leaders)
+        if not away:
+            return []
+        what = f"{away:,} of {len(leaders):,} partitions of {topic} have no leader"
+        hints = ("kctl doctor says which broker or disk has them",)
+        return [failure(ErrorCode.COORDINATOR_NOT_AVAILABLE, what, hints=hints)]
 
     def wait_until(self, condition: Callable[[], bool]) -> bool:
         """True once a change can be seen, False after the time-out: brokers learn of it one after another."""

@@ -31,7 +31,7 @@ Readers = dict[str, list[Reader]]
 
 
 class Reading(NamedTuple):
-    """Who reads topics. `errors` hid some groups; so may `silent`, brokers that did not say which they coordinate."""
+    """Who reads topics. `errors` hid some groups; so may `silent`, for which they were not listed."""
 
     readers: Readers
     errors: list[KctlError]

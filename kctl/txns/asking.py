@@ -66,14 +66,15 @@ class Producer(NamedTuple):
 def listed(
     session: Session, states: Sequence[str] = (), producer_ids: Sequence[int] = (), older_ms: int = -1
 ) -> tuple[list[Listed], list[KctlError]]:
-    """The transactions of all coordinators; and the errors of brokers that did not answer."""
+    """The transactions of all coordinators; and why some may be missing: the errors of brokers that did not answer, and
+    partitions that nobody coordinates."""
     from kafkad.wire.messages.list_transactions import ListTransactionsRequest
 
     request = ListTransactionsRequest(
         state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=older_ms
     )
     found: list[Listed] = []
-    errors: list[KctlError] = []
+    errors = session.unlisted(TRANSACTION)
     for broker, response in session.call_each(dict.fromkeys(session.cluster.brokers, request)).items():
         if isinstance(response, KctlError):
             errors.append(response)

@@ -55,11 +55,18 @@ def broker(number: int, **changed: Any) -> BrokerFacts:
     return known._replace(**changed)
 
 
-def topic(name: str, *partitions: tuple[int, list[int], list[int]]) -> Any:
+def topic(name: str, *partitions: tuple[int, list[int], list[int]], offline: tuple[int, ...] = ()) -> Any:
+    """`offline`: brokers whose disk with its replicas is away."""
     return MetadataResponseTopic(
         name=name,
         partitions=[
-            MetadataResponsePartition(partition_index=at, leader_id=leader, replica_nodes=replicas, isr_nodes=isr)
+            MetadataResponsePartition(
+                partition_index=at,
+                leader_id=leader,
+                replica_nodes=replicas,
+                isr_nodes=isr,
+                offline_replicas=[broker for broker in replicas if broker in offline],
+            )
             for at, (leader, replicas, isr) in enumerate(partitions)
         ],
     )
@@ -260,6 +267,24 @@ def test_what_is_wrong_is_found(check: str, changed: dict[str, Any], severity: S
     (finding,) = found(HEALTHY._replace(**changed), check)
     assert finding.severity == severity
     assert told in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("__consumer_offsets", "1 partition of __consumer_offsets without a leader: their groups stand still"),
+        ("__transaction_state", "1 partition of __transaction_state without a leader: their transactions stand still"),
+    ],
+)
+def test_what_stands_still_with_a_partition_of_coordinators_is_told_apart(name: str, told: str) -> None:
+    topics = (topic(name, (-1, [2], [2]), WELL, offline=(2,)), topic("t", (-1, [3], [3])))
+    brokers = (broker(1), broker(2), broker(3, host=None, release=None))
+    of_coordinators, of_others = found(HEALTHY._replace(topics=topics, brokers=brokers), "offline")
+    assert told in of_coordinators.summary
+    assert (of_coordinators.severity, of_coordinators.items) == (ERROR, (f"{name}-0",))
+    assert "the offline disk of broker 2 (kctl brokers log-dirs)" in of_coordinators.fix
+    assert "1 partition without a leader: nobody can read or write" in of_others.summary
+    assert (of_others.items, of_others.fix) == (("t-0",), "start broker 3")
 
 
 @pytest.mark.parametrize(

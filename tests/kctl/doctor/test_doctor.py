@@ -6,11 +6,12 @@ import json
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import pytest
 
-from kafkad.names import TopicPartition
+from kafkad.names import INTERNAL_TOPICS, TopicPartition
+from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kctl.doctor.command import CHECKS
 from kctl.errors import Exit, KctlError
 from kctl.partitions import requests
@@ -100,6 +101,31 @@ def test_what_a_move_still_adds_is_missed_where_moves_are_not_known_and_that_is_
     health, is_missed, notes = seen()
     assert ("moving" in health, "under-replicated" in health, is_missed) == (False, True, True)
     assert notes == ["moves under way are not known: nobody answers"]
+
+
+def test_what_nobody_coordinates_is_missed_in_lists_of_groups_and_transactions(
+    on_broker: Kctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = Session.metadata
+
+    def without_leaders(session: Session, topics: Iterable[str] | None = None) -> list[Topic]:
+        asked = INTERNAL_TOPICS.intersection(topics or ())
+        others = metadata(session, topics and set(topics) - INTERNAL_TOPICS)
+        partitions = [MetadataResponsePartition(partition_index=at, leader_id=at - 1) for at in range(2)]
+        return [*others, *(cast("Topic", MetadataResponseTopic(name=name, partitions=partitions)) for name in asked)]
+
+    monkeypatch.setattr(Session, "metadata", without_leaders)
+    groups, transactions = (f"1 of 2 partitions of {name} have no leader" for name in sorted(INTERNAL_TOPICS))
+    ran = on_broker("groups", "list")
+    assert (ran.code, ran.err) == (
+        Exit.DONE,
+        f"the list of groups may be incomplete: {groups} (COORDINATOR_NOT_AVAILABLE)\n",
+    )
+    ran = on_broker("txns", "list")
+    assert (ran.code, f"error: {transactions}" in ran.err) == (Exit.UNREACHABLE, True), ran.err
+    ran = on_broker("doctor", "--only", "coordinators,long-transactions", "-o", "json")
+    told = {item["id"]: item["summary"] for item in json.loads(ran.out)["items"] if item["severity"] == "unknown"}
+    assert groups in told["coordinators"] and transactions in told["long-transactions"]
 
 
 @pytest.mark.slow
