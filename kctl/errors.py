@@ -138,6 +138,8 @@ UNAUTHORIZED = {
 _REFUSED = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.REASSIGNMENT_IN_PROGRESS}
 
 
+MAY_STILL_BE_DONE = "it may still be carried out: check before you try again; kctl doctor looks for what holds it up"
+"""The hint when a change has no answer."""
 _LOGIN = "log in as a principal that may do this: kctl contexts list, or --command-config FILE"
 _ALLOW = "an administrator of the ACLs can see which one decides (acls check), and allow it: acls add --allow User:NAME"
 _NEXT = {
@@ -170,7 +172,7 @@ _NEXT = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "its partition of __consumer_offsets or __transaction_state has no leader: "
     "kctl topics describe",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is loading: try again, or wait longer with --timeout 60s",
-    ErrorCode.REQUEST_TIMED_OUT: "it may still be carried out: check again, or wait longer with --timeout 60s",
+    ErrorCode.REQUEST_TIMED_OUT: f"{MAY_STILL_BE_DONE}, and --timeout 60s waits longer",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "kctl partitions status shows the moves, kctl partitions cancel ends them",
     ErrorCode.NON_EMPTY_GROUP: "stop its members first: kctl groups members GROUP shows them",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that read the topic: kctl groups members GROUP",

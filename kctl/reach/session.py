@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from kafkad.errors import ErrorCode
 from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from kafkad.wire.schema import Request
-from kctl.errors import UNAUTHORIZED, Disconnected, Exit, KctlError, OtherCluster, Unreachable, failure
+from kctl.errors import (
+    MAY_STILL_BE_DONE,
+    UNAUTHORIZED,
+    Disconnected,
+    Exit,
+    KctlError,
+    OtherCluster,
+    Unreachable,
+    failure,
+)
 from kctl.reach.access import Access
 from kctl.reach.connection import (
     Address,
@@ -230,14 +239,14 @@ class Session:
                 connection.send(request)
                 waiting.setdefault(connection, []).append(at)
             except KctlError as error:
-                answers[at] = self._lost(connection, error)
+                answers[at] = self._lost(connection, error, request)
         while waiting:
             for connection in answering(waiting, deadline):
                 for at in waiting.pop(connection):
                     try:
                         answers[at] = connection.receive(deadline)
                     except KctlError as error:
-                        answers[at] = self._lost(connection, error)
+                        answers[at] = self._lost(connection, error, asked[at][1])
         return answers
 
     def connection(self, broker: int | None = None) -> Connection:
@@ -345,9 +354,11 @@ class Session:
             return None
         return connection
 
-    def _lost(self, connection: Connection, error: KctlError) -> KctlError:
+    def _lost(self, connection: Connection, error: KctlError, request: Request[R]) -> KctlError:
         if isinstance(error, Disconnected):
             self._open.pop(connection.address, None)
+            if error.in_doubt and not only_reads(request.__schema__.key):
+                error.hints = (MAY_STILL_BE_DONE, *error.hints)
         return error
 
     def absent(self, brokers: Iterable[int]) -> Absent:

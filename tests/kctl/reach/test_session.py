@@ -20,7 +20,7 @@ from kafkad.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kctl.errors import Disconnected, Exit, KctlError, OtherCluster, failure
+from kctl.errors import MAY_STILL_BE_DONE, Disconnected, Exit, KctlError, OtherCluster, failure
 from kctl.reach import session as sessions
 from kctl.reach.access import Access
 from kctl.reach.connection import (
@@ -308,6 +308,7 @@ def test_what_may_have_been_done_is_not_asked_twice(pair: tuple[Flaky, Flaky]) -
     with pytest.raises(Disconnected) as told:
         session.ask_controller(CreateTopicsRequest(topics=[]), lambda answer: [])
     assert told.value.in_doubt and CREATE_TOPICS not in other.asked
+    assert told.value.hints[0] == MAY_STILL_BE_DONE
     session.close()
 
 
