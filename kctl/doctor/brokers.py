@@ -59,7 +59,9 @@ def without_zookeeper(facts: Facts) -> Iterator[Finding]:
     lost = {broker: report.cut_off for broker, report in facts.health.items() if report.cut_off is not None}
     if lost:
         names = ", ".join(map(str, lost))
-        summary = f"brokers without a connection to ZooKeeper: {names}; nothing is elected or changed until it is back"
+        summary = f"brokers without a connection to ZooKeeper: {names}"
+        if facts.standstill:
+            summary += "; nothing is elected or changed until it is back"
         why = tuple(dict.fromkeys(lost.values()))
         yield Finding(Severity.ERROR, summary, why, "start ZooKeeper, or mend the way to it")
 
@@ -250,13 +252,13 @@ CHECKS = (
         (BROKER_SETTINGS, HEALTH),
     ),
     Check("filling", "Disks that will soon be full, with --sample.", filling, (DIRECTORIES,)),
-    Check("leaders", "Brokers that lead far more partitions than others.", leaders),
+    Check("leaders", "Brokers that lead far more partitions than others.", leaders, changes=True),
     Check("racks", "Brokers without a rack.", racks),
     Check("versions", "Brokers of different releases.", releases),
-    Check("throttles", "Throttles that no move needs any more.", left_throttles, (THROTTLES,)),
+    Check("throttles", "Throttles that no move needs any more.", left_throttles, (THROTTLES,), changes=True),
     Check("moves", "Replicas that are being moved.", moves, (THROTTLES,)),
     Check("settings", "Settings of brokers that lose data or make topics by mistake.", settings, (BROKER_SETTINGS,)),
     Check("acls", "ACLs that let everybody change everything.", open_to_all, (ACLS,)),
-    Check("unmatched-acls", "ACLs that can never match anything.", never_matching, (ACLS,)),
+    Check("unmatched-acls", "ACLs that can never match anything.", never_matching, (ACLS,), changes=True),
     Check("certificate", "TLS certificates of brokers that expire soon.", certificate),
 )

@@ -86,8 +86,13 @@ def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, s
 
 
 def look(facts: Facts, checks: Sequence[Check]) -> list[Found]:
-    """The findings of all checks, the worst first."""
-    found = [(check, finding) for check in checks for finding in folded(check.find(facts))]
+    """The findings of all checks, the worst first. A fix that cannot be carried out yet says from when on it can."""
+    until = facts.standstill
+    found = [
+        (check, finding._replace(fix=f"once {until}: {finding.fix}") if check.changes and until else finding)
+        for check in checks
+        for finding in folded(check.find(facts))
+    ]
     return sorted(found, key=lambda one: -one[1].severity)
 
 

@@ -102,6 +102,16 @@ class Facts(NamedTuple):
     unseen: Mapping[str, tuple[KctlError, ...]] = {}
     """Facts that checks need and that could not be read, or not all of them, with the errors."""
 
+    @property
+    def standstill(self) -> str | None:
+        """Until when no metadata can be changed, as far as brokers tell; None where nothing is known to stand still."""
+        if self.controller_id < 0:
+            return "there is a controller"
+        cut_off = {broker for broker, report in self.health.items() if report.cut_off is not None}
+        if cut_off and (self.controller_id in cut_off or len(cut_off) == len(self.health)):
+            return "ZooKeeper is back"
+        return None
+
     def without(self, need: str, errors: Iterable[KctlError]) -> Facts:
         """The same, where these kept somebody from seeing all that is needed."""
         told = (*self.unseen.get(need, ()), *errors)

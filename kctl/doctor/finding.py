@@ -51,9 +51,13 @@ def folded(findings: Iterable[Finding]) -> list[Finding]:
 
 
 class Check(NamedTuple):
-    """`needs` are the facts beyond Metadata that it looks at: they are asked only if a check wants them."""
+    """`needs` are the facts beyond Metadata that it looks at: they are asked only if a check wants them.
+
+    `changes`: its fixes change metadata, which a cluster cannot always do.
+    """
 
     id: str
     doc: str
     find: Callable[[Facts], Iterable[Finding]]
     needs: Sequence[str] = ()
+    changes: bool = False

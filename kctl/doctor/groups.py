@@ -189,5 +189,7 @@ CHECKS = (
     Check("deserted-groups", "Groups with lag and nobody who reads.", deserted, (GROUPS,)),
     Check("deleted-topics", "Groups with offsets of topics that are gone.", deleted_topics, (GROUPS,)),
     Check("beyond-the-end", "Groups that have committed beyond the end of a partition.", beyond_the_end, (GROUPS,)),
-    Check("coordinators", "Brokers that coordinate far more groups than others.", coordinators, (GROUPS,)),
+    Check(
+        "coordinators", "Brokers that coordinate far more groups than others.", coordinators, (GROUPS,), changes=True
+    ),
 )

@@ -135,6 +135,29 @@ def test_a_full_disk_is_told_what_makes_room() -> None:
     assert full.fix is not None and full.fix.startswith("kctl topics list --sort -size_bytes")
 
 
+@pytest.mark.parametrize(
+    ("changed", "until"),
+    [
+        ({"controller_id": -1}, "there is a controller"),
+        ({"health": {1: HealthReport((), (), "refused"), 2: HealthReport((), ())}}, "ZooKeeper is back"),
+        ({"health": {2: HealthReport((), (), "refused")}}, "ZooKeeper is back"),
+    ],
+)
+def test_a_fix_that_changes_metadata_says_when_that_is_possible_again(changed: dict[str, Any], until: str) -> None:
+    moved = HEALTHY._replace(topics=(topic("t", (2, [1, 2], [1, 2])),), brokers=(broker(1, leaders=30), broker(2)))
+    waiting = moved._replace(**changed)
+    for check in ("preferred-leaders", "leaders"):
+        (now,), (later,) = found(moved, check), found(waiting, check)
+        assert later == now._replace(fix=f"once {until}: {now.fix}")
+
+
+def test_one_broker_without_zookeeper_keeps_nothing_from_being_changed() -> None:
+    health = {1: HealthReport((), ()), 2: HealthReport((), (), "refused")}
+    moved = HEALTHY._replace(topics=(topic("t", (2, [1, 2], [1, 2])),), health=health)
+    (finding,) = found(moved, "preferred-leaders")
+    assert finding.fix == "kctl partitions elect --preferred --all"
+
+
 def test_ids_are_unique() -> None:
     assert len({check.id for check in CHECKS}) == len(CHECKS)
 
