@@ -29,10 +29,10 @@ def _needed(facts: Facts, topic: str) -> Needed:
     return Needed(whole_number(value or ""), capped)
 
 
-_STANDING_STILL = {
-    GROUPS_TOPIC: "their groups stand still, and are in no list of groups",
-    TRANSACTIONS_TOPIC: "their transactions stand still, and are in no list of transactions",
-}
+_COORDINATED = {GROUPS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}
+"""What stands still while a partition of that topic has no leader."""
+_REPLICAS = 3
+"""As many as these topics have where there are enough brokers."""
 
 
 def offline(facts: Facts) -> Iterator[Finding]:
@@ -40,10 +40,12 @@ def offline(facts: Facts) -> Iterator[Finding]:
     without: dict[str, list[tuple[TopicPartition, Any]]] = {}
     for where, one in _partitions(facts):
         if one.leader_id < 0:
-            without.setdefault(where.topic if where.topic in _STANDING_STILL else "", []).append((where, one))
+            without.setdefault(where.topic if where.topic in _COORDINATED else "", []).append((where, one))
     for topic, found in without.items():
         what = f"{counted(len(found), 'partition')}{f' of {topic}' if topic else ''} without a leader"
-        harm = _STANDING_STILL.get(topic, "nobody can read or write")
+        harm = "nobody can read or write"
+        if kind := _COORDINATED.get(topic):
+            harm = f"their {kind} stand still, and are in no list of {kind}"
         items = tuple(str(where) for where, _ in found)
         yield Finding(Severity.ERROR, f"{what}: {harm}", items, _bringing_back(facts, [one for _, one in found]))
 
@@ -112,10 +114,14 @@ def single_replica(facts: Facts) -> Iterator[Finding]:
     if len(facts.brokers) < 2:
         return
     single = [t.name for t in facts.topics if t.partitions and all(len(p.replica_nodes) == 1 for p in t.partitions)]
-    if GROUPS_TOPIC in single:
-        summary = f"{GROUPS_TOPIC} has one replica: with its broker the groups stand still"
-        yield Finding(Severity.WARN, summary, (GROUPS_TOPIC,), f"kctl partitions plan --rf 3 --topics {GROUPS_TOPIC}")
-    others = tuple(name for name in single if name != GROUPS_TOPIC)
+    alone = tuple(name for name in _COORDINATED if name in single)
+    if alone:
+        kinds = " and ".join(_COORDINATED[name] for name in alone)
+        summary = f"one replica of {' and '.join(alone)}: with its broker the {kinds} stand still"
+        replicas = min(_REPLICAS, len(facts.brokers))
+        fix = f"kctl partitions plan --rf {replicas} --topics {','.join(alone)}"
+        yield Finding(Severity.WARN, summary, alone, fix)
+    others = tuple(name for name in single if name not in _COORDINATED)
     if others:
         summary = f"{counted(len(others), 'topic')} with one replica"
         yield Finding(Severity.INFO, summary, others, "kctl partitions plan --rf 2 --topics NAME")

@@ -292,6 +292,17 @@ def test_what_is_wrong_is_found(check: str, changed: dict[str, Any], severity: S
     assert told in finding.summary
 
 
+@pytest.mark.parametrize("brokers", [2, 4])
+def test_both_topics_of_coordinators_get_as_many_replicas_as_there_can_be_up_to_three(brokers: int) -> None:
+    topics = tuple(topic(name, (1, [1], [1])) for name in ("t", "__consumer_offsets", "__transaction_state"))
+    known = (broker(1), *(broker(2)._replace(id=number) for number in range(2, brokers + 1)))
+    alone, others = found(HEALTHY._replace(topics=topics, brokers=known), "single-replica")
+    assert (alone.severity, alone.items) == (WARN, ("__consumer_offsets", "__transaction_state"))
+    assert "with its broker the groups and transactions stand still" in alone.summary
+    assert alone.fix == f"kctl partitions plan --rf {min(brokers, 3)} --topics __consumer_offsets,__transaction_state"
+    assert (others.severity, others.items) == (INFO, ("t",))
+
+
 @pytest.mark.parametrize(
     ("name", "told"),
     [
