@@ -164,6 +164,7 @@ def leaders(facts: Facts) -> Iterator[Finding]:
 
 
 def racks(facts: Facts) -> Iterator[Finding]:
+    """Where all brokers are of one host, and none has a rack, there is nothing to spread replicas over."""
     alive = [broker for broker in facts.brokers if broker.host is not None]
     without = [broker for broker in alive if broker.rack is None]
     if without and len(without) < len(alive):
@@ -174,7 +175,7 @@ def racks(facts: Facts) -> Iterator[Finding]:
             names,
             "set broker.rack: a topic cannot be spread over racks that are not known",
         )
-    elif without and len(alive) > 1:
+    elif without and len({broker.host for broker in alive}) > 1:
         yield Finding(Severity.INFO, "no broker has a rack", (), "set broker.rack where brokers share power or network")
 
 

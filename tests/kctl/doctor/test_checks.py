@@ -232,7 +232,7 @@ def test_ids_are_unique() -> None:
         ),
         ("leaders", {"brokers": (broker(1, leaders=30), broker(2), broker(3))}, WARN, "broker 1 leads 60%"),
         ("racks", {"brokers": (broker(1, rack=None), broker(2))}, WARN, "1 broker without a rack"),
-        ("racks", {"brokers": (broker(1, rack=None), broker(2, rack=None))}, INFO, "no broker has a rack"),
+        ("racks", {"brokers": (broker(1, rack=None), broker(2, rack=None, host="i"))}, INFO, "no broker has a rack"),
         ("versions", {"versions": {1: API, 2: {0: (0, 12)}}}, WARN, "different versions of the protocol: 1 / 2"),
         ("settings", {"broker_settings": {1: {"auto.create.topics.enable": "true"}}}, INFO, "misspells"),
         ("settings", {"broker_settings": {1: {"unclean.leader.election.enable": "true"}}}, WARN, "records are lost"),
@@ -350,6 +350,11 @@ def test_replicas_in_one_rack() -> None:
     assert finding.items == ("t-0",)
     spread = HEALTHY._replace(brokers=brokers, topics=(topic("t", (1, [1, 2, 3], [1, 2, 3])),))
     assert found(spread, "shared-racks") == [], "three replicas cannot be in more than the two racks there are"
+
+
+def test_brokers_of_one_host_need_no_racks() -> None:
+    brokers = (broker(1, rack=None), broker(2, rack=None))
+    assert found(HEALTHY._replace(brokers=brokers), "racks") == []
 
 
 def test_replicas_on_one_host() -> None:
