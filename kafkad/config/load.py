@@ -13,6 +13,7 @@ from kafkad.config.checks import (
     of_file,
 )
 from kafkad.config.config import Config, Source, find_setting
+from kafkad.config.doubtful import doubtful
 from kafkad.config.files import ConfigError, Entry, content_of, read_properties, read_yaml
 from kafkad.config.idle import idle
 from kafkad.config.secrets import PROVIDERS, Secrets
@@ -98,7 +99,7 @@ def load(
         problems.append(f"{config_file} is no regular file, and each of the brokers has to read it")
     if problems:
         raise ConfigError(*problems)
-    config.warnings += tuple(idle(config))
+    config.warnings += (*idle(config), *doubtful(config))
     return config
 
 

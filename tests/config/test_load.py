@@ -481,6 +481,27 @@ def test_hosts_of_peers_are_not_looked_at_where_the_algorithm_is_empty(tmp_path:
     assert load(None, [], {}).str(name) == "https"
 
 
+@pytest.mark.parametrize("word", ["htps", "none", "LDAP"])
+@pytest.mark.parametrize("prefix", ["", "listener.name.plaintext."])
+def test_a_misspelt_check_of_hosts_is_refused_as_by_java(word: str, prefix: str) -> None:
+    name = f"{prefix}ssl.endpoint.identification.algorithm"
+    [problem] = problems(None, f"{name}={word}")
+    assert f"Invalid value {word} for configuration {name}: kafkad has https" in problem
+    stored = load(None, [], {}).with_overrides(cluster_wide={}, per_broker={name: word})
+    assert stored.for_listener("PLAINTEXT", "ssl.endpoint.identification.algorithm") == "https"
+    assert "is ignored: Invalid value" in stored.warnings[0]
+    assert load(None, [f"{name}=HTTPS"], {}).for_listener("PLAINTEXT", name.removeprefix(prefix)) == "HTTPS"
+
+
+@pytest.mark.parametrize(("word", "is_told"), [("htps", True), ("https", False), ("HTTPS", False), ("", False)])
+def test_a_misspelt_check_of_zookeepers_host_is_told_of(word: str, is_told: bool) -> None:
+    """Kafka takes it for none."""
+    name, tls = "zookeeper.ssl.endpoint.identification.algorithm", "zookeeper.ssl.client.enable=true"
+    assert load(None, [tls, f"{name}={word}"], {}).warnings == ()
+    warnings = load(None, ["zookeeper.connect=zk:2181", tls, f"{name}={word}"], {}).warnings
+    assert any(f"{name}={word} means, as in Kafka, that ZooKeeper may" in each for each in warnings) is is_told
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [

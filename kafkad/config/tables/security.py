@@ -21,6 +21,7 @@ from kafkad.config.setting import (
     authorizer_class,
     boolean,
     double,
+    host_check,
     integer,
     java_class,
     long,
@@ -279,7 +280,12 @@ SETTINGS: tuple[Setting, ...] = (
         dynamic=PER_BROKER,
     ),
     string(
-        "ssl.endpoint.identification.algorithm", "https", LOW, "How a peer's host name is checked.", dynamic=PER_BROKER
+        "ssl.endpoint.identification.algorithm",
+        "https",
+        LOW,
+        "How a peer's host name is checked.",
+        dynamic=PER_BROKER,
+        valid=host_check,
     ),
     java_class(
         "ssl.engine.factory.class",

@@ -1,0 +1,25 @@
+"""Finds settings by which a broker runs, and by which it is less safe than whoever set them can have meant it to be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkad.config.config import Config
+from kafkad.config.setting import host_check
+
+
+def doubtful(config: Config) -> list[str]:
+    """A warning for each of them, for a configuration that can be used."""
+    return [*_host_of_zookeeper(config)]
+
+
+def _host_of_zookeeper(config: Config) -> Iterator[str]:
+    """By Kafka everything but https means that it is not looked at, and empty is the way to say so."""
+    setting = "zookeeper.ssl.endpoint.identification.algorithm"
+    found = config.str(setting)
+    is_used = config.value("zookeeper.connect") and config.bool("zookeeper.ssl.client.enable")
+    if is_used and host_check(found) is not None:
+        yield (
+            f"{setting}={found} means, as in Kafka, that ZooKeeper may show a certificate for any host: leave it out "
+            "for https"
+        )
