@@ -106,6 +106,9 @@ class BrokerTls:
             loaded = _load_first(config, file, name)
             listener = self._listeners[name] = _Listener(tls, loaded)
             self._tell_problem(name, listener)
+            refusal = _refused_by_brokers(config, name, loaded) if config.has_others else None
+            if refusal is not None:
+                log.error("listener %s: %s", name, refusal)
         self.warn_of_expiry()
 
     def server(self, listener: str) -> ServerTls | None:
@@ -206,11 +209,13 @@ class BrokerTls:
         yield Family("kafkad_tls_failed_handshakes_total", COUNTER, "Handshakes that failed.", of_each("failed"))
 
     def _load_next(self, config: Config, name: str, listener: _Listener) -> _LoadedTls:
-        """As Kafka: the broker stays who it is, and can connect to itself."""
-        loaded = _load(TlsSettings.of(config, name))
+        """As Kafka: the broker stays who it is, and can connect to itself. One without a truststore could not before,
+        unless it is one of a host: it needs its new certificates for clients."""
+        loaded, before = _load(TlsSettings.of(config, name)), listener.loaded.material
         now = self._now()
-        problem = loaded.material.problem(now) or loaded.material.refused_change(listener.loaded.material)
-        problem = problem or _refused_by_brokers(config, name, loaded)
+        problem = loaded.material.problem(now) or loaded.material.refused_change(before)
+        if config.is_of_host or loaded.material.trusted is not None or before.trusted is not None:
+            problem = problem or _refused_by_brokers(config, name, loaded)
         if problem is not None:
             starts = max((certificate.starts for certificate in loaded.material.chain), default=now)
             raise TlsError(problem) if starts <= now else _TooEarlyError(problem, starts)
@@ -271,11 +276,11 @@ def _load(settings: TlsSettings) -> _LoadedTls:
 
 
 def _refused_by_brokers(config: Config, name: str, loaded: _LoadedTls) -> str | None:
-    """Why brokers could not connect to each other by this listener, if it is theirs. Without a truststore only those of
-    a host are sure to be as this one is."""
+    """Why brokers could not connect to each other by this listener, if it is theirs: those of a cluster are alike.
+    Without a truststore, which one that is alone does not need, they trust the authorities of the system."""
     has_trust = loaded.material.trusted is not None
     is_theirs = name in (config.inter_broker_listener, config.control_plane_listener)
-    if not is_theirs or not (has_trust or config.is_of_host):
+    if not is_theirs or not (has_trust or config.has_others):
         return None
     host = next((e.host for e in config.advertised_listeners if e.listener == name), "")
     why = refuses_itself(loaded.server, loaded.client, host)

@@ -403,8 +403,50 @@ def test_a_check_finds_that_brokers_of_a_cluster_cannot_connect_to_each_other(tm
     assert "elsewhere" in problem
     nobody = ("ssl.truststore.location=", "ssl.client.auth=none")
     assert not found(*nobody)
-    [problem] = found(*nobody, "kafkad.brokers=2")
-    assert "; set ssl.truststore.location to whom" in problem
+    for each in ("kafkad.brokers=2", cluster):
+        [problem] = found(*nobody, each)
+        assert "; set ssl.truststore.location to whom" in problem
+
+
+@pytest.mark.parametrize("of_a_cluster", [True, False])
+def test_a_start_without_a_truststore_tells_that_it_cannot_verify_other_brokers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, of_a_cluster: bool
+) -> None:
+    """Its own certificates are renewed, nevertheless: clients need them."""
+    nobody = ("ssl.truststore.location=", "ssl.client.auth=none")
+    watched = Watched(tmp_path, *nobody, *(["zookeeper.connect=zk:2181"] if of_a_cluster else []))
+    watched.loop.close()
+    text = "listener SSL: brokers could not connect to each other with it: "
+    assert [each.levelname for each in caplog.records if text in each.getMessage()] == ["ERROR"] * of_a_cluster
+    before = watched.context
+    AUTHORITY.issue().write(watched.keys)
+    assert watched.tls.refresh(watched.config)
+    assert watched.context is not before
+
+
+def test_a_start_alone_does_not_ask_whether_brokers_could_connect_to_each_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Watched(tmp_path, "advertised.listeners=SSL://elsewhere:9093").loop.close()
+    assert "brokers could not connect" not in caplog.text
+
+
+def test_a_broker_of_a_cluster_keeps_the_truststore_by_which_it_knows_the_others(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, "zookeeper.connect=zk:2181", "ssl.client.auth=none")
+    watched.loop.close()
+    before = watched.context
+    fresh = load(
+        None,
+        [
+            "listeners=SSL://localhost:9093",
+            "security.inter.broker.protocol=SSL",
+            "zookeeper.connect=zk:2181",
+            f"ssl.keystore.location={watched.keys}",
+        ],
+        {},
+    )
+    assert not watched.tls.refresh(fresh)
+    assert watched.context is before
 
 
 def test_a_broker_of_a_host_takes_no_keys_by_which_the_others_would_not_know_it(tmp_path: Path) -> None:
