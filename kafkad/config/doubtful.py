@@ -10,7 +10,15 @@ from kafkad.config.setting import host_check
 
 def doubtful(config: Config) -> list[str]:
     """A warning for each of them, for a configuration that can be used."""
-    return [*_host_of_zookeeper(config)]
+    return [*_nobodys_rights(config), *_host_of_zookeeper(config)]
+
+
+def _nobodys_rights(config: Config) -> Iterator[str]:
+    """Types of principals are compared letter by letter, and there is one."""
+    for principal in config.super_users:
+        kind, _, name = principal.partition(":")
+        if kind != "User":
+            yield f"super.users: {principal} is nobody: every principal is of the type User; write User:{name}"
 
 
 def _host_of_zookeeper(config: Config) -> Iterator[str]:

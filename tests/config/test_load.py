@@ -493,6 +493,14 @@ def test_a_misspelt_check_of_hosts_is_refused_as_by_java(word: str, prefix: str)
     assert load(None, [f"{name}=HTTPS"], {}).for_listener("PLAINTEXT", name.removeprefix(prefix)) == "HTTPS"
 
 
+def test_a_super_user_of_another_type_than_user_is_told_of() -> None:
+    authorizer = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
+    assert load(None, [authorizer, "super.users=user:a;User:b;Group:c"], {}).warnings == (
+        "super.users: user:a is nobody: every principal is of the type User; write User:a",
+        "super.users: Group:c is nobody: every principal is of the type User; write User:c",
+    )
+
+
 @pytest.mark.parametrize(("word", "is_told"), [("htps", True), ("https", False), ("HTTPS", False), ("", False)])
 def test_a_misspelt_check_of_zookeepers_host_is_told_of(word: str, is_told: bool) -> None:
     """Kafka takes it for none."""
