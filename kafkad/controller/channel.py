@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from kafkad.errors import KafkaError
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import BrokerInfo
 from kafkad.timers import Pauses
 from kafkad.wire.messages.api_versions import ApiVersionsRequest
@@ -112,6 +112,8 @@ class BrokerQueue:
         """When the request in flight became the first in the queue, or the last one was answered."""
         self._heard_of_replicas = False
         """It has been sent a LeaderAndIsr."""
+        self._is_refused = False
+        """The broker does not let this one act for the cluster, by what it answered last."""
         self._queue: deque[tuple[Request, OnResponse | None, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -165,6 +167,7 @@ class BrokerQueue:
             request, on_response, answered = self._queue[0]
             try:
                 response = await self._until_answered(request)
+                self._note_rights(response)
                 if on_response is not None:
                     on_response(response)
             except EncodeError:
@@ -177,6 +180,17 @@ class BrokerQueue:
             self._since_ms = self._now_ms()
             if not answered.done():
                 answered.set_result(None)
+
+    def _note_rights(self, response: Response) -> None:
+        """To send again what is refused would not help. It is told once, until the broker answers otherwise."""
+        was_refused, self._is_refused = self._is_refused, response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        if self._is_refused and not was_refused:
+            log.warning(
+                "broker %d refuses all that this one tells it as the controller, and learns nothing of the cluster: "
+                "whoever this broker is to it has no right to ClusterAction; its audit log names that user, whom its "
+                "super.users should have",
+                self._broker,
+            )
 
     async def _until_answered(self, request: Request) -> Response:
         """Raises EncodeError only."""

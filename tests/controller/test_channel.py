@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import logging
 import sys
 import weakref
 from collections.abc import Awaitable, Callable
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from kafkad.controller.channel import BrokerQueue, Channel, Request, Response
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from kafkad.wire.primitives import EncodeError
@@ -148,3 +149,37 @@ async def test_an_error_in_hearing_an_answer_does_not_send_the_request_again(
 
     await asyncio.gather(queue.put(STOP, hear), queue.put(UPDATE))
     assert broker.sent == [STOP, UPDATE]
+
+
+REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@with_queue(
+    UpdateMetadataResponse(error_code=REFUSED),
+    StopReplicaResponse(error_code=REFUSED),
+    LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH),
+    LeaderAndIsrResponse(error_code=REFUSED),
+)
+async def test_a_broker_to_which_this_one_is_nobody_is_told_of_once(broker: Broker, queue: BrokerQueue) -> None:
+    told = Told()
+    logging.getLogger("kafkad.controller.channel").addHandler(told)
+    try:
+        await queue.put(UPDATE)
+        await queue.put(STOP)
+        [first] = told.texts
+        await queue.put(LeaderAndIsrRequest())
+        assert told.texts == [first]
+        await queue.put(LeaderAndIsrRequest())
+    finally:
+        logging.getLogger("kafkad.controller.channel").removeHandler(told)
+    assert told.texts == [first, first]
+    assert first.startswith("broker 2 refuses all that this one tells it as the controller")
+
+
+class Told(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
