@@ -108,7 +108,8 @@ def parser() -> argparse.ArgumentParser:
 
 def _report(config: Config) -> int:
     problems = of_keys_and_logins(config) or _problems_of_files(config)
-    for warning in (*config.warnings, *exposed(config), *([] if problems else doubts(config))):
+    lacking = _without_rights(config)
+    for warning in (*config.warnings, *exposed(config), *([] if problems else doubts(config)), *lacking):
         print(f"warning: {warning}")
     has_passwords = bool(config.value("password.encoder.secret"))
     if problems and may_have_dynamic_settings(config) and (has_passwords or not of_logins(config)):
@@ -136,6 +137,12 @@ def _report(config: Config) -> int:
         data = f"$STATE_DIRECTORY or {data}"  # systemd sets it for a unit, not for who checks the unit's file
     print(f"configuration is good: {several}listens on {listeners}; data in {data}{metadata}")
     return 0
+
+
+def _without_rights(config: Config) -> list[str]:
+    from kafkad.broker.own_user import without_rights
+
+    return list(without_rights(config))
 
 
 def _problems_of_files(config: Config) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from kafkad import __version__
 from kafkad.__main__ import main
 from kafkad.names import METADATA_FILE
+from tests.certificates import Authority
 
 
 def test_check_says_what_would_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,6 +118,36 @@ def test_check_refuses_no_keys_that_a_dynamic_setting_may_stand_in_for(
     (tmp_path / METADATA_FILE).touch()
     assert main([*options, "--check"]) == 0
     assert "dynamic settings of the broker, which --check does not read, may mend it" in capsys.readouterr().out
+
+
+AUTHORIZER = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
+
+
+@pytest.mark.parametrize(
+    ("super_users", "user"),
+    [("User:admin", "User:kafka-1"), ("User:admin;User:kafka-1", None), ("User:CN=kafka-1", "User:kafka-1")],
+)
+def test_check_says_that_a_broker_is_no_super_user(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], super_users: str, user: str | None
+) -> None:
+    authority = Authority()
+    keys = authority.issue("kafka-1").write(tmp_path / "keys.pem")
+    settings = [
+        "listeners=SSL://localhost:9093",
+        "inter.broker.listener.name=SSL",
+        f"ssl.keystore.location={keys}",
+        f"ssl.truststore.location={authority.write(tmp_path / 'ca.pem')}",
+        "ssl.client.auth=required",
+        "ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/",
+        AUTHORIZER,
+        f"super.users={super_users}",
+    ]
+    options = [word for each in settings for word in ("--set", each)]
+    assert main([*options, "--check"]) == 0
+    assert "who is not in super.users" not in capsys.readouterr().out, "there are no others"
+    assert main([*options, "--set", "zookeeper.connect=zk:2181", "--check"]) == 0
+    out = capsys.readouterr().out
+    assert (f"warning: brokers come to the listener SSL as {user}, who is not in super.users" in out) == bool(user)
 
 
 def test_check_says_how_many_brokers_would_run(capsys: pytest.CaptureFixture[str]) -> None:

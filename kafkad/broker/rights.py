@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import NamedTuple
 
+from kafkad.broker.own_user import own_users
 from kafkad.clock import Clock
 from kafkad.cluster.acls import Acls
 from kafkad.config import Config
@@ -17,14 +17,36 @@ from kafkad.timers import Timers
 
 log = logging.getLogger(__name__)
 
+_ANONYMOUS_ADVICE = (
+    "let inter.broker.listener.name be one with certificates (ssl.client.auth) or a login, or put "
+    f"{ANONYMOUS} into super.users"
+)
+
 
 class Rights(NamedTuple):
     authorizer: AclAuthorizer
     acls: Acls
 
+    def tell_of_doubtful(self, config: Config, *, alone: bool) -> None:
+        """Logs what an operator can hardly have meant. `config` has the settings in force; `alone`: there can be no
+        other broker."""
+        if self.authorizer.allow_if_no_acl and next(iter(self.acls), None) is None:
+            log.warning(
+                "everybody may do everything: allow.everyone.if.no.acl.found is true, and there are no ACLs; add some "
+                "(kctl acls add), then take the setting out"
+            )
+        for listener, user in {} if alone else own_users(config).items():
+            identity = self.authorizer.identity(user, "127.0.0.1")
+            if not identity.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+                log.warning(
+                    "other brokers come over the listener %s as %s, who has no right to ClusterAction, so that none of "
+                    "them is answered: %s",
+                    *(listener, user, _ANONYMOUS_ADVICE if user == ANONYMOUS else f"put {user} into super.users"),
+                )
 
-async def load_rights(config: Config, store: MetaStore, clock: Clock, timers: Timers, *, alone: bool) -> Rights:
-    """Reads all ACLs, and follows them from then on. `alone`: there can be no other broker."""
+
+async def load_rights(config: Config, store: MetaStore, clock: Clock, timers: Timers) -> Rights:
+    """Reads all ACLs, and follows them from then on."""
     style = config.str("kafkad.audit.format")
     authorizer = AclAuthorizer(
         config.super_users,
@@ -33,28 +55,4 @@ async def load_rights(config: Config, store: MetaStore, clock: Clock, timers: Ti
     )
     acls = Acls(store, authorizer, clock, timers)
     await acls.start()
-    rights = Rights(authorizer, acls)
-    for problem in _problems(config, rights, alone):
-        log.warning("%s", problem)
-    return rights
-
-
-def _problems(config: Config, rights: Rights, alone: bool) -> Iterator[str]:
-    """Settings that an operator can hardly have meant."""
-    if rights.authorizer.allow_if_no_acl and next(iter(rights.acls), None) is None:
-        yield (
-            "everybody may do everything: allow.everyone.if.no.acl.found is true, and there are no ACLs; add some "
-            "(kctl acls add), then take the setting out"
-        )
-    if alone:
-        return
-    listener = config.inter_broker_listener
-    protocols = {endpoint.listener: endpoint.protocol for endpoint in config.listeners}
-    anonymous = rights.authorizer.identity(ANONYMOUS, "127.0.0.1")
-    acts = anonymous.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-    if protocols.get(listener) == "PLAINTEXT" and not acts:
-        yield (
-            f"other brokers come over the listener {listener} as {ANONYMOUS}, who has no right to ClusterAction, so "
-            f"that none of them is answered: let inter.broker.listener.name be one with TLS or a login, or put "
-            f"{ANONYMOUS} into super.users"
-        )
+    return Rights(authorizer, acls)

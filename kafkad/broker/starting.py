@@ -132,10 +132,12 @@ async def _identify(platform: Platform, settings: Settings, limits: ConnectionLi
         if settings.config.str("authorizer.class.name"):
             from kafkad.broker.rights import load_rights
 
-            rights = await load_rights(settings.config, store, platform.clock, platform.timers, alone=alone)
+            rights = await load_rights(settings.config, store, platform.clock, platform.timers)
         settings.follow(configs.topic)
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
         begin_keys_and_logins(settings, platform.tls)
+        if rights is not None:
+            rights.tell_of_doubtful(settings.config, alone=alone)
         apply_settings(platform, settings.config, limits)
         stored_topics = await StoredTopics.read(store)
     except BaseException:
