@@ -143,18 +143,18 @@ def _context(protocol: int, material: Material) -> ssl.SSLContext:
 
 
 def _choose(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    left_out = TLS_1_3_SUITES - set(settings.suites)
-    if "TLSv1.3" in settings.versions and left_out:
-        raise TlsError(
-            f"ssl.cipher.suites leaves out {', '.join(sorted(left_out))}: kafkad cannot choose among those of TLS 1.3; "
-            "name them too, or set ssl.enabled.protocols=TLSv1.2"
-        )
     names = {suite: openssl_name(suite) for suite in settings.suites if suite not in TLS_1_3_SUITES}
     for suite, name in names.items():
         try:
             context.set_ciphers(name)
         except ssl.SSLError as error:
             raise TlsError(f"ssl.cipher.suites: OpenSSL has no {suite}") from error
+    left_out = TLS_1_3_SUITES - set(settings.suites)
+    if "TLSv1.3" in settings.versions and left_out:
+        raise TlsError(
+            f"ssl.cipher.suites leaves out {', '.join(sorted(left_out))}: kafkad cannot choose among those of TLS 1.3; "
+            "name them too, or set ssl.enabled.protocols=TLSv1.2"
+        )
     if names:
         context.set_ciphers(":".join(names.values()))
     elif "TLSv1.2" in settings.versions:

@@ -71,6 +71,7 @@ def test_suites_of_tls_1_2_can_be_chosen(tmp_path: Path) -> None:
     [
         ("ssl.cipher.suites=TLS_AES_256_GCM_SHA384", "leaves out TLS_AES_128_GCM_SHA256, TLS_CHACHA20"),
         (f"ssl.cipher.suites={','.join(sorted(TLS_1_3_SUITES))}", "has none of TLS 1.2"),
+        ("ssl.cipher.suites=TLS_NOPE", "OpenSSL has no TLS_NOPE"),
         (f"ssl.cipher.suites=TLS_NULL,{','.join(sorted(TLS_1_3_SUITES))}", "OpenSSL has no TLS_NULL"),
         ("ssl.enabled.protocols=TLSv1.1,TLSv1.2", "TLSv1.1 cannot be used"),
         ("ssl.principal.mapping.rules=RULE:broken", "ssl.principal.mapping.rules: Invalid rule"),
