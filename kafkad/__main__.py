@@ -146,10 +146,11 @@ def _without_rights(config: Config) -> list[str]:
 
 
 def _problems_of_files(config: Config) -> list[str]:
-    """Of stores and keytabs."""
+    """Of stores, issuers' keys and keytabs."""
+    from kafkad.broker import issuers
     from kafkad.security.gssapi import keytab_problem
 
-    found: list[str] = []
+    found = list(issuers.problems(config))
     if config.encrypted_listeners:
         from datetime import UTC, datetime
 

@@ -150,6 +150,51 @@ def test_check_says_that_a_broker_is_no_super_user(
     assert (f"warning: brokers come to the listener SSL as {user}, who is not in super.users" in out) == bool(user)
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "No such file or directory"),
+        ("[]", "it is no set of keys in JSON"),
+        ('{"keys": []}', "it has no key by which tokens can be verified"),
+        ('{"keys": [{"kid": "a", "kty": "oct", "k": "c2VjcmV0"}]}', "verified; key 'a': a key of the type oct cannot"),
+    ],
+)
+def test_check_looks_at_a_file_with_the_keys_of_an_issuer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, why: str
+) -> None:
+    file = tmp_path / "keys.json"
+    if content is not None:
+        file.write_text(content)
+    assert main([*with_issuer(f"file://{file}"), "--check"]) == 2
+    problem = capsys.readouterr().err
+    assert f"kafkad: listener SASL_PLAINTEXT: sasl.oauthbearer.jwks.endpoint.url=file://{file}: " in problem
+    assert why in problem
+
+
+def test_check_looks_at_who_vouches_for_an_issuer_and_does_not_ask_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trusted = tmp_path / "ca.pem"
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    line = f"listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config={module} required "
+    options = [*with_issuer("https://127.0.0.1:1/keys"), "--set", f'{line}ssl.truststore.location="{trusted}";']
+    assert main([*options, "--check"]) == 2
+    assert "endpoint.url=https://127.0.0.1:1/keys: [Errno 2] No such file" in capsys.readouterr().err
+    Authority().write(trusted)
+    assert main([*options, "--check"]) == 0
+
+
+def with_issuer(url: str) -> list[str]:
+    settings = (
+        "listeners=SASL_PLAINTEXT://127.0.0.1:9092",
+        "inter.broker.listener.name=SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=OAUTHBEARER",
+        "sasl.oauthbearer.expected.audience=kafka",
+        f"sasl.oauthbearer.jwks.endpoint.url={url}",
+    )
+    return [word for each in settings for word in ("--set", each)]
+
+
 def test_check_says_how_many_brokers_would_run(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--brokers", "3", "--set", "log.dirs=/data", "--set", "listeners=PLAINTEXT://:9092", "--check"]
     assert main([*options, "--set", "kafkad.insecure=true"]) == 0

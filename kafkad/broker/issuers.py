@@ -61,13 +61,12 @@ class Issuers:
             user_claim,
             config.int_for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.clock.skew.seconds") * 1000,
         )
-        jaas = config.jaas(listener, OAUTHBEARER)
         settings = JwksSettings(
             str(url),
             config.int_for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.jwks.endpoint.refresh.ms"),
             config.int_for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
             config.int_for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
-            trusted=jaas.options.get("ssl.truststore.location") if jaas is not None else None,
+            trusted=_trusted(config, listener),
         )
         if settings not in self._keys:
             read = reader(settings)
@@ -96,3 +95,28 @@ class Issuers:
     def _tell(self) -> None:
         for told in self.on_asked:
             told()
+
+
+def problems(config: Config) -> Iterator[str]:
+    """For `--check`: what is wrong with files that have the keys of an issuer, or vouch for one. No issuer is asked."""
+    for listener in config.listeners_with(OAUTHBEARER):
+        url = str(config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.jwks.endpoint.url") or "")
+        if not url:
+            continue
+        from kafkad.security.issuer import answer_of, context_of
+        from kafkad.security.oauth_token import keys_of
+
+        try:
+            if url.startswith("file:"):
+                keys, why = keys_of(answer_of(url))
+                if not keys:
+                    raise ValueError("; ".join(["it has no key by which tokens can be verified", *why]))
+            else:
+                context_of(_trusted(config, listener))
+        except (OSError, ValueError) as error:
+            yield f"listener {listener}: sasl.oauthbearer.jwks.endpoint.url={url}: {error}"
+
+
+def _trusted(config: Config, listener: str) -> str | None:
+    jaas = config.jaas(listener, OAUTHBEARER)
+    return jaas.options.get("ssl.truststore.location") if jaas is not None else None

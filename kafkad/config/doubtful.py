@@ -10,7 +10,7 @@ from kafkad.config.setting import host_check
 
 def doubtful(config: Config) -> list[str]:
     """A warning for each of them, for a configuration that can be used."""
-    return [*_nobodys_rights(config), *_host_of_zookeeper(config)]
+    return [*_nobodys_rights(config), *_host_of_zookeeper(config), *_tokens_for_anything(config)]
 
 
 def _nobodys_rights(config: Config) -> Iterator[str]:
@@ -31,3 +31,17 @@ def _host_of_zookeeper(config: Config) -> Iterator[str]:
             f"{setting}={found} means, as in Kafka, that ZooKeeper may show a certificate for any host: leave it out "
             "for https"
         )
+
+
+def _tokens_for_anything(config: Config) -> Iterator[str]:
+    own = "sasl.oauthbearer.expected"
+    for listener in config.listeners_with("OAUTHBEARER"):
+        url, *expected = (
+            config.for_mechanism(listener, "OAUTHBEARER", name)
+            for name in ("sasl.oauthbearer.jwks.endpoint.url", f"{own}.audience", f"{own}.issuer")
+        )
+        if url and not any(expected):
+            yield (
+                f"listener {listener} takes every token that is signed by a key of {url}, also those for other "
+                f"services: set listener.name.{listener.lower()}.{own}.audience"
+            )

@@ -35,13 +35,18 @@ def answer_of(
     split = checked(url)
     if split.scheme == "file":
         return content_of(url2pathname(split.path))
-    if trusted is not None:
-        content_of(trusted)  # OpenSSL would wait for a pipe, and read a device without end
     data = urlencode(form).encode() if form is not None else None
-    opener = build_opener(_NoRedirect, HTTPSHandler(context=ssl.create_default_context(cafile=trusted)))
+    opener = build_opener(_NoRedirect, HTTPSHandler(context=context_of(trusted)))
     with opener.open(Request(url, data, dict(headers or {})), timeout=_TIMEOUT_S) as answer:
         text: bytes = answer.read(_MOST_BYTES)
         return text
+
+
+def context_of(trusted: str | None) -> ssl.SSLContext:
+    """As for `answer_of`. Raises OSError or ValueError."""
+    if trusted is not None:
+        content_of(trusted)  # OpenSSL would wait for a pipe, and read a device without end
+    return ssl.create_default_context(cafile=trusted)
 
 
 class _NoRedirect(HTTPRedirectHandler):

@@ -435,7 +435,7 @@ def test_tokens_are_verified_by_keys_or_by_nobody_who_was_not_told_so() -> None:
     assert load(None, [*SASL, "kafkad.oauthbearer.unsecured=true"], {}).warnings == ()
     url = "sasl.oauthbearer.jwks.endpoint.url=https://issuer/keys"
     handler = f"{HANDLER}oauthbearer.secured.OAuthBearerValidatorCallbackHandler"
-    assert load(None, [*SASL, url, handler], {}).warnings == ()
+    assert load(None, [*SASL, url, handler, "sasl.oauthbearer.expected.audience=kafka"], {}).warnings == ()
     assert load(None, [*SASL, "listener.name.sasl_plaintext.sasl.oauthbearer.jwks.endpoint.url=file:///keys"], {})
     assert "expected https://… or file:///…" in problems(None, *SASL, url.replace("https", "http"))[0]
     assert "no keys to verify" in problems(None, *SASL, handler, "kafkad.oauthbearer.unsecured=true")[0]

@@ -130,12 +130,24 @@ def test_lifetimes_are_those_of_the_mechanism_then_of_the_listener_then_of_all()
 def test_where_keys_and_tokens_are_may_have_the_mechanism_before_it() -> None:
     """As Kafka's documentation writes it."""
     own = f"{OWN}.oauthbearer.sasl.oauthbearer"
-    keys = ("sasl.enabled.mechanisms=OAUTHBEARER", f"{own}.jwks.endpoint.url=file:///keys")
+    expected = f"{own}.expected.audience=kafka"
+    keys = ("sasl.enabled.mechanisms=OAUTHBEARER", f"{own}.jwks.endpoint.url=file:///keys", expected)
     assert loaded(*keys).warnings == ()
     assert "expected https://… or file:///…" in problem(*keys, f"{own}.jwks.endpoint.url=http://issuer/keys")
     assert "whatever its scope is" in loaded(*keys, f"{own}.scope.claim.name=scp").warnings[0]
     brokers = ("zookeeper.connect=zk:2181", "sasl.mechanism.inter.broker.protocol=OAUTHBEARER")
     assert loaded(*keys, *brokers, f"{own}.token.endpoint.url=file:///token").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("expected", "is_told"), [((), True), (("audience=kafka",), False), (("issuer=https://issuer",), False)]
+)
+def test_tokens_of_an_issuer_for_any_service_are_told_of(expected: tuple[str, ...], is_told: bool) -> None:
+    own = "sasl.oauthbearer"
+    more = (f"{own}.jwks.endpoint.url=file:///keys", *(f"{OWN}.{own}.expected.{each}" for each in expected))
+    warnings = loaded("sasl.enabled.mechanisms=OAUTHBEARER", *more).warnings
+    text = "listener SASL_PLAINTEXT takes every token that is signed by a key of file:///keys, also those for other"
+    assert [each.startswith(text) for each in warnings] == [True] * is_told
 
 
 @pytest.mark.parametrize(
