@@ -133,7 +133,7 @@ def test_a_reload_that_fails_is_over_for_systemd(
             "listener.name.sasl_plaintext.sasl.enabled.mechanisms=SCRAM-SHA-512",
         )
         daemon = Daemon(load(None, settings, {}), read, None)
-        parts = cast(Parts, SimpleNamespace(overrides_changed=lambda: None))
+        parts = cast(Parts, SimpleNamespace(overrides_changed=lambda every_store: None))
         chore = asyncio.create_task(daemon._reload_when_asked(parts))
         for _ in range(2):
             daemon._reload_asked.set()
@@ -317,7 +317,7 @@ def test_a_file_is_taken_once_nobody_writes_it(tmp_path: Path, caplog: pytest.Lo
 
         daemon = Daemon(read(), read, None)
         daemon._clock, daemon._timers = clock, Timers()
-        parts = cast(Parts, SimpleNamespace(overrides_changed=lambda: None))
+        parts = cast(Parts, SimpleNamespace(overrides_changed=lambda every_store: None))
         chore = asyncio.create_task(daemon._reload_when_asked(parts))
 
         async def settings_after(*texts: str) -> tuple[int, int]:

@@ -440,9 +440,11 @@ class Daemon:
             log.error(
                 "the configuration file was not taken; keeping the current configuration: %s", "; ".join(error.problems)
             )
+            if self._tls is not None:
+                self._tls.refresh(self._settings.config, every=True)
         else:
             is_valid = not reload.held
-            parts.overrides_changed()
+            parts.overrides_changed(every_store=True)
             log.info("configuration reloaded; changed: %s", ", ".join(reload.changed) or "nothing")
             if reload.changed:
                 note_change(
@@ -456,8 +458,7 @@ class Daemon:
                 )
             if reload.restart:
                 log.warning("these settings need a restart to change: %s", ", ".join(reload.restart))
-        are_usable = self._tls is None or self._tls.refresh(self._settings.config, every=True)
-        return is_valid and are_usable
+        return is_valid and (self._tls is None or self._tls.is_up_to_date)
 
     def _halt(self, why: str) -> None:
         """Nothing is left to serve from."""

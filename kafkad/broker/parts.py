@@ -173,8 +173,9 @@ class Parts:
         await loop.run_in_executor(threads, self.platform.logs.close, high_watermarks)
         await loop.run_in_executor(threads, self.batch_workers.close)
 
-    def overrides_changed(self) -> None:
-        """The store's settings of this broker, or the static ones beneath them, are others now."""
+    def overrides_changed(self, *, every_store: bool = False) -> None:
+        """The store's settings of this broker, or the static ones beneath them, are others now. `every_store`: as in
+        `BrokerTls.refresh`."""
         configs, settings = self.identity.configs, self.settings
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
         config = settings.config
@@ -183,7 +184,7 @@ class Parts:
             self.logins.settings_changed()
         self.fetch.max_bytes = config.int("fetch.max.bytes")
         self.produce.verifies = config.bool("transaction.partition.verification.enable")
-        apply_settings(self.platform, config, self.identity.limits)
+        apply_settings(self.platform, config, self.identity.limits, every_store=every_store)
         self.quotas.settings_changed()
         self.cleaner.settings_changed()
         self.replicas.all_configs_changed()

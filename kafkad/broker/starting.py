@@ -206,11 +206,11 @@ def begin_keys_and_logins(settings: Settings, tls: BrokerTls | None) -> None:
             raise StartError(f"{error}") from error
 
 
-def apply_settings(platform: Platform, config: Config, limits: ConnectionLimits) -> None:
-    """To what is there before the parts are."""
+def apply_settings(platform: Platform, config: Config, limits: ConnectionLimits, *, every_store: bool = False) -> None:
+    """To what is there before the parts are. `every_store`: as in `BrokerTls.refresh`."""
     limits.settings_changed()
     if platform.tls is not None:
-        platform.tls.refresh(config)
+        platform.tls.refresh(config, every=every_store)
     platform.logs.expire_producers_after(config.int("producer.id.expiration.ms"))
 
 

@@ -139,11 +139,14 @@ class BrokerTls:
             if is_other:
                 self._load_next(config, name, listener)
 
-    def refresh(self, config: Config, *, every: bool = False) -> bool:
-        """Reads again what has changed, or `every` store. What cannot be used is logged, and changes nothing; False if
-        any of that was read."""
+    @property
+    def is_up_to_date(self) -> bool:
+        """False while a listener keeps what it had, for what was read last cannot be used."""
+        return all(listener.told is None for listener in self._listeners.values())
+
+    def refresh(self, config: Config, *, every: bool = False) -> None:
+        """Reads again what has changed, or `every` store. What cannot be used is logged, and changes nothing."""
         self._config = config
-        are_usable = True
         for name, listener in self._listeners.items():
             seen: _Seen | None = None
             try:
@@ -152,17 +155,18 @@ class BrokerTls:
                 known = (listener.loaded.settings, listener.loaded.stamps), listener.failed
                 is_time = listener.starts is not None and listener.starts <= self._now()
                 if every or is_time or seen not in known:
-                    listener.use(self._load_next(config, name, listener))
-                    log.info("listener %s: its TLS stores were read again", name)
+                    self._replace(name, listener, self._load_next(config, name, listener))
             except (TlsError, StoreError) as error:
-                are_usable = False
                 listener.failed = None if isinstance(error, UnreadableError) else seen
                 listener.starts = error.starts if isinstance(error, _TooEarlyError) else None
                 told, listener.told = listener.told, (seen, str(error))
                 if every or listener.told != told:
                     log.error("listener %s keeps the TLS settings and stores it has: %s", name, error)
         self.warn_of_expiry()
-        return are_usable
+
+    def _replace(self, name: str, listener: _Listener, loaded: _LoadedTls) -> None:
+        listener.use(loaded)
+        log.info("listener %s: its TLS stores were read again; it shows %s", name, loaded.material.shown)
 
     async def follow_files(self) -> None:
         async def look() -> None:
@@ -282,12 +286,15 @@ def _refused_by_brokers(config: Config, name: str, loaded: _LoadedTls) -> str | 
     is_theirs = name in (config.inter_broker_listener, config.control_plane_listener)
     if not is_theirs or not (has_trust or config.has_others):
         return None
-    host = next((e.host for e in config.advertised_listeners if e.listener == name), "")
-    why = refuses_itself(loaded.server, loaded.client, host)
+    why = refuses_itself(loaded.server, loaded.client, _host(config, name) or "")
     if why is None:
         return None
     advice = "" if has_trust else "; set ssl.truststore.location to whom they are to trust"
     return f"brokers could not connect to each other with it: {why}{advice}"
+
+
+def _host(config: Config, name: str) -> str | None:
+    return next((endpoint.host for endpoint in config.advertised_listeners if endpoint.listener == name), None)
 
 
 def _stamps(settings: TlsSettings) -> _Stamps:

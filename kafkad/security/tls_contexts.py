@@ -64,6 +64,12 @@ class Material(NamedTuple):
             )
         return None
 
+    @property
+    def shown(self) -> str:
+        """The certificate that peers see, in a few words; for material with a chain."""
+        own = self.chain[0]
+        return f"the certificate of {own.subject}, issued by {own.issuer}, which expires on {_day(own)}"
+
     def remaining(self, now: datetime) -> timedelta | None:
         """The time until the first certificate of the chain expires; None without a chain."""
         return min((certificate.expires - now for certificate in self.chain), default=None)

@@ -8,7 +8,7 @@ import os
 import re
 import ssl
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +188,18 @@ def test_only_what_has_changed_is_read_again(watched: Watched) -> None:
     assert watched.tls.server("PLAINTEXT") is None
 
 
+def test_it_is_told_which_certificate_is_shown_now(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    renewed = AUTHORITY.issue(until=300 * DAY)
+    with caplog.at_level("INFO", "kafkad.broker.tls"):
+        renewed.write(watched.keys)
+        watched.tls.refresh(watched.config)
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "listener SSL: its TLS stores were read again; it shows the certificate of CN=localhost, issued by CN=Test CA, "
+        f"which expires on {renewed.certificate.not_valid_after_utc:%Y-%m-%d}"
+    )
+
+
 def test_files_are_looked_at_each_minute(watched: Watched) -> None:
     async def pass_time(ms: int) -> None:
         watched.clock.advance(ms)
@@ -217,10 +229,12 @@ def test_what_is_no_good_is_told_once_until_it_changes(watched: Watched, caplog:
     assert caplog.text.count("brokers could not connect to each other with it") == 1
     assert watched.context is before
     watched.keys.write_text("half of")
-    assert not watched.tls.refresh(watched.config)
+    watched.tls.refresh(watched.config)
+    assert not watched.tls.is_up_to_date
     assert caplog.text.count("keeps the TLS settings and stores it has") == 2
     AUTHORITY.issue().write(watched.keys)
-    assert watched.tls.refresh(watched.config)
+    watched.tls.refresh(watched.config)
+    assert watched.tls.is_up_to_date
     assert watched.context is not before
 
 
@@ -376,8 +390,6 @@ def test_rules_for_a_change_of_names_can_be_lifted(tmp_path: Path) -> None:
 
 
 def test_a_check_finds_an_end_that_has_come_and_a_chain_that_does_not_hang_together(tmp_path: Path) -> None:
-    from datetime import UTC, datetime
-
     watched = Watched(tmp_path)
     watched.loop.close()
     assert not list(problems(watched.config, datetime.now(UTC)))
@@ -389,8 +401,6 @@ def test_a_check_finds_an_end_that_has_come_and_a_chain_that_does_not_hang_toget
 
 
 def test_a_check_finds_that_brokers_of_a_cluster_cannot_connect_to_each_other(tmp_path: Path) -> None:
-    from datetime import UTC, datetime
-
     def found(*more: str) -> list[str]:
         watched = Watched(tmp_path, *more)
         watched.loop.close()
@@ -421,7 +431,8 @@ def test_a_start_without_a_truststore_tells_that_it_cannot_verify_other_brokers(
     assert [each.levelname for each in caplog.records if text in each.getMessage()] == ["ERROR"] * of_a_cluster
     before = watched.context
     AUTHORITY.issue().write(watched.keys)
-    assert watched.tls.refresh(watched.config)
+    watched.tls.refresh(watched.config)
+    assert watched.tls.is_up_to_date
     assert watched.context is not before
 
 
@@ -446,7 +457,8 @@ def test_a_broker_of_a_cluster_keeps_the_truststore_by_which_it_knows_the_others
         ],
         {},
     )
-    assert not watched.tls.refresh(fresh)
+    watched.tls.refresh(fresh)
+    assert not watched.tls.is_up_to_date
     assert watched.context is before
 
 
@@ -456,5 +468,6 @@ def test_a_broker_of_a_host_takes_no_keys_by_which_the_others_would_not_know_it(
     watched.loop.close()
     before = watched.context
     AUTHORITY.issue().write(watched.keys)
-    assert not watched.tls.refresh(watched.config)
+    watched.tls.refresh(watched.config)
+    assert not watched.tls.is_up_to_date
     assert watched.context is before

@@ -162,11 +162,14 @@ def test_a_bad_new_store_leaves_the_old_one_in_use(broker: Broker, spoil: Callab
     spoil(broker.keys)
     broker.reload()
     assert broker.shown() == before
-    assert "listener SSL keeps the TLS settings and stores it has: " in broker.process.log
+    assert broker.process.log.count("listener SSL keeps the TLS settings and stores it has: ") == 1
     assert why in broker.process.log
     AUTHORITY.issue().write(broker.keys)
     broker.reload()
     assert broker.shown() != before
+    assert (
+        broker.process.log.count("listener SSL: its TLS stores were read again; it shows the certificate of CN=") == 1
+    )
 
 
 @pytest.mark.parametrize("may", ["true", "false"])
