@@ -165,8 +165,16 @@ class BrokerTls:
         self.warn_of_expiry()
 
     def _replace(self, name: str, listener: _Listener, loaded: _LoadedTls) -> None:
+        parted = _parted(self._config, name, listener.loaded, loaded)
         listener.use(loaded)
         log.info("listener %s: its TLS stores were read again; it shows %s", name, loaded.material.shown)
+        if parted is not None:
+            log.warning(
+                "listener %s: whoever still has the stores that it had and this broker refuse each other: %s; where an "
+                "authority is replaced, have the old and the new one in all truststores first, and only then new "
+                "certificates",
+                *(name, parted),
+            )
 
     async def follow_files(self) -> None:
         async def look() -> None:
@@ -291,6 +299,17 @@ def _refused_by_brokers(config: Config, name: str, loaded: _LoadedTls) -> str | 
         return None
     advice = "" if has_trust else "; set ssl.truststore.location to whom they are to trust"
     return f"brokers could not connect to each other with it: {why}{advice}"
+
+
+def _parted(config: Config, name: str, before: _LoadedTls, now: _LoadedTls) -> str | None:
+    """Why one with the stores of `before` could not connect to one with those of `now`, or the other way round. None
+    where those of before could not even connect to each other."""
+    host, old, new = _host(config, name), before.material, now.material
+    if host is None or (old.trusted, old.chain) == (new.trusted, new.chain):
+        return None
+    if refuses_itself(before.server, before.client, host) is not None:
+        return None
+    return refuses_itself(before.server, now.client, host) or refuses_itself(now.server, before.client, host)
 
 
 def _host(config: Config, name: str) -> str | None:

@@ -187,7 +187,8 @@ def _complaint(error: ssl.SSLError) -> str:
 
 
 def refuses_itself(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> str | None:
-    """Why a broker could not connect to itself with these; brokers of a cluster are alike."""
+    """Why one with the `client` context could not connect to one with that of the `server`. With both of one broker, it
+    says whether brokers can connect to each other: those of a cluster are alike."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     one = client.wrap_bio(to_client, to_server, server_hostname=host)
     other = server.wrap_bio(to_server, to_client, server_side=True)

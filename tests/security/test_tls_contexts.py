@@ -200,6 +200,24 @@ def test_it_is_told_which_certificate_is_shown_now(watched: Watched, caplog: pyt
     )
 
 
+def test_an_authority_that_is_replaced_in_one_step_is_told_of(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    trusted, new = watched.keys.parent / "ca.pem", Authority("New CA")
+
+    def told(trust: str, issuer: Authority) -> bool:
+        caplog.clear()
+        trusted.write_text(trust)
+        issuer.issue().write(watched.keys)
+        watched.tls.refresh(watched.config)
+        assert watched.tls.is_up_to_date
+        return "whoever still has the stores that it had and this broker refuse each other: " in caplog.text
+
+    steps = (AUTHORITY.pem + new.pem, AUTHORITY), (AUTHORITY.pem + new.pem, new), (new.pem, new)
+    assert [told(*each) for each in steps] == [False, False, False]
+    assert told(AUTHORITY.pem, AUTHORITY)
+
+
 def test_files_are_looked_at_each_minute(watched: Watched) -> None:
     async def pass_time(ms: int) -> None:
         watched.clock.advance(ms)
