@@ -54,6 +54,7 @@ from kafkad.upkeep.upkeep import Upkeep
 if TYPE_CHECKING:
     from kafkad.api.logins import Logins
     from kafkad.broker.issuers import Issuers
+    from kafkad.broker.own_password import OwnPassword
     from kafkad.broker.replication import Replication
     from kafkad.cluster.tokens import DelegationTokens
     from kafkad.net.server import Server
@@ -188,6 +189,7 @@ def build(platform: Platform, identity: Identity) -> Parts:
         dispatcher=dispatcher,
         issuers=issuers,
         logins=logins,
+        own_password=None if logins is None else _own_password(identity),
         quotas=QuotasInForce(
             identity.configs.entities,
             dispatcher,
@@ -251,6 +253,12 @@ def _logins(
         issuers,
         tokens,
     )
+
+
+def _own_password(identity: Identity) -> OwnPassword:
+    from kafkad.broker.own_password import OwnPassword
+
+    return OwnPassword(identity.settings, identity.configs.entities)
 
 
 def _lag_limits(config: Config) -> LagLimits:

@@ -38,6 +38,7 @@ from kafkad.upkeep.upkeep import Upkeep
 if TYPE_CHECKING:
     from kafkad.api.logins import Logins
     from kafkad.broker.issuers import Issuers
+    from kafkad.broker.own_password import OwnPassword
     from kafkad.broker.replication import Replication
     from kafkad.cluster.tokens import DelegationTokens
 
@@ -70,6 +71,7 @@ class Parts:
     issuers: Issuers | None
     """None where no listener asks for a login."""
     logins: Logins | None
+    own_password: OwnPassword | None
     quotas: QuotasInForce
     upkeep: Upkeep
     cleaner: Cleaner
@@ -191,6 +193,8 @@ class Parts:
         self.controller.configs_changed(None)
         if self.replication is not None:
             self.replication.settings_changed(config)
+        if self.own_password is not None:
+            self.own_password.settings_changed()
 
     def metrics(self, lifecycle: Lifecycle) -> Registry:
         return metering.registry(
