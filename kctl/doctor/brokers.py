@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY, removing, why_never
 from kctl.brokers.facts import NO_ACCESS, NO_ANSWER, OTHER_CLUSTER
-from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, THROTTLES, Facts
+from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, OPEN_WITHOUT_ACL, THROTTLES, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.texts.output import counted, duration_text, size_text
 
@@ -140,6 +140,25 @@ def open_to_all(facts: Facts) -> Iterator[Finding]:
         yield Finding(Severity.WARN, "ACLs let everybody change everything of a kind", wide, "kctl acls list")
 
 
+def open_without_acls(facts: Facts) -> Iterator[Finding]:
+    """Brokers tell that the setting is there, and not its value; the fix is right for either."""
+    lax = tuple(
+        f"broker/{broker}"
+        for broker, own in facts.broker_settings.items()
+        if own.get("authorizer.class.name") and OPEN_WITHOUT_ACL in own
+    )
+    if not lax or ACLS in facts.unseen:
+        return
+    severity, who = (
+        (Severity.INFO, "everybody may do what no ACL is about")
+        if facts.acls
+        else (Severity.WARN, "there are no ACLs, so that everybody may do everything")
+    )
+    summary = f"{who}, unless {OPEN_WITHOUT_ACL} is false (brokers do not tell)"
+    fix = f"kctl acls add, where one is missing; then take {OPEN_WITHOUT_ACL} out on the brokers"
+    yield Finding(severity, summary, lax, fix)
+
+
 def never_matching(facts: Facts) -> Iterator[Finding]:
     reasons = [(acl, why_never(acl)) for acl in facts.acls]
     dead = [acl for acl, why in reasons if why]
@@ -260,6 +279,12 @@ CHECKS = (
     Check("moves", "Replicas that are being moved.", moves, (THROTTLES,)),
     Check("settings", "Settings of brokers that lose data or make topics by mistake.", settings, (BROKER_SETTINGS,)),
     Check("acls", "ACLs that let everybody change everything.", open_to_all, (ACLS,)),
+    Check(
+        "open-without-acls",
+        "An authorizer that lets everybody do what no ACL is about.",
+        open_without_acls,
+        (BROKER_SETTINGS, ACLS),
+    ),
     Check("unmatched-acls", "ACLs that can never match anything.", never_matching, (ACLS,), changes=True),
     Check("certificate", "TLS certificates of brokers that expire soon.", certificate),
 )

@@ -43,7 +43,11 @@ TOPIC_SETTINGS = (
     "retention.bytes",
     "cleanup.policy",
 )
+OPEN_WITHOUT_ACL = "allow.everyone.if.no.acl.found"
+"""Brokers describe it only where it is set, and without its value, as a secret."""
 SETTINGS_OF_BROKERS = (
+    "authorizer.class.name",
+    OPEN_WITHOUT_ACL,
     "auto.create.topics.enable",
     "unclean.leader.election.enable",
     "offsets.topic.replication.factor",

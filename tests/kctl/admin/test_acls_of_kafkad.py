@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +68,14 @@ def test_acls_are_there_after_a_restart(kctl: Kctl, guarded: KafkadProcess) -> N
     guarded.stop()
     guarded.start()
     assert kctl("-b", guarded.bootstrap, "acls", "check", "carol", "Read", "group/g").code == Exit.DONE
+
+
+def test_an_authorizer_that_everybody_passes_is_found(kctl: Kctl, tmp_path: Path) -> None:
+    settings = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with KafkadProcess(tmp_path, settings) as process:
+        ran = kctl("-b", process.bootstrap, "doctor", "--only", "open-without-acls")
+        assert ran.code == Exit.FINDINGS
+        assert "there are no ACLs, so that everybody may do everything" in ran.out

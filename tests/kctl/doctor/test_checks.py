@@ -13,7 +13,7 @@ from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataRes
 from kctl.acls.bindings import Binding, Resource
 from kctl.brokers.facts import BrokerFacts
 from kctl.doctor.command import CHECKS, look, not_looked_at
-from kctl.doctor.facts import DIRECTORIES, Facts, grown, retention_ms
+from kctl.doctor.facts import ACLS, DIRECTORIES, Facts, grown, retention_ms
 from kctl.doctor.finding import Finding, Severity
 from kctl.doctor.groups import stuck
 from kctl.doctor.health import HealthReport
@@ -79,6 +79,8 @@ DECIDED = Lingering(
     ONGOING.transaction._replace(state="PrepareCommit"), None, ("t-1 (leader 2 is down)", "t-2 (leader 2 is down)")
 )
 ALLOWED = Binding("User:*", "*", "All", Resource("topic", "*"), "allow")
+LAX = {2: {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "allow.everyone.if.no.acl.found": None}}
+"""As brokers describe it: without the value."""
 HEALTHY = Facts(
     now_ms=0,
     controller_id=1,
@@ -221,6 +223,13 @@ def test_ids_are_unique() -> None:
             "listener A is PLAINTEXT",
         ),
         ("acls", {"acls": (ALLOWED,)}, WARN, "ACLs let everybody"),
+        ("open-without-acls", {"broker_settings": LAX}, WARN, "there are no ACLs, so that everybody may do everything"),
+        (
+            "open-without-acls",
+            {"broker_settings": LAX, "acls": (ALLOWED._replace(principal="User:alice"),)},
+            INFO,
+            "everybody may do what no ACL is about",
+        ),
         ("unmatched-acls", {"acls": (ALLOWED._replace(host="10.0.0.0/8"),)}, WARN, "1 ACL that can never match"),
         ("unmatched-acls", {"acls": (ALLOWED._replace(operation="ClusterAction"),)}, WARN, "1 ACL that can never"),
         ("unmatched-acls", {"acls": (ALLOWED._replace(principal="Group:*"),)}, WARN, "1 ACL that can never match"),
@@ -335,6 +344,18 @@ def test_what_stands_still_with_a_partition_of_coordinators_is_told_apart(name: 
 def test_acls_that_are_in_order(acl: Binding) -> None:
     facts = HEALTHY._replace(acls=(acl,))
     assert [found(facts, check) for check in ("acls", "unmatched-acls")] == [[], []]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        HEALTHY._replace(broker_settings={1: {"authorizer.class.name": LAX[2]["authorizer.class.name"]}}),
+        HEALTHY._replace(broker_settings={1: {**LAX[2], "authorizer.class.name": ""}}),
+        HEALTHY._replace(broker_settings=LAX).without(ACLS, [KctlError("not authorized")]),
+    ],
+)
+def test_an_authorizer_that_refuses_without_acls_or_is_not_there_or_not_seen(facts: Facts) -> None:
+    assert found(facts, "open-without-acls") == []
 
 
 def test_growth_between_two_looks() -> None:
