@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kctl.errors import Exit
 from tests.deploy.pages import carried_out
 from tests.oracle.kafka import free_port
 
@@ -18,14 +19,16 @@ SECONDS = 120
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(SECONDS),
-    pytest.mark.skipif(not (shutil.which("openssl") and shutil.which("kcat")), reason="needs openssl and kcat"),
+    pytest.mark.skipif(
+        not all(map(shutil.which, ("openssl", "kcat", "curl", "ss"))), reason="needs openssl, kcat, curl and ss"
+    ),
 ]
 
 MACHINE = r"""
 set -eo pipefail
 export PATH={programs}:$PATH HOME={home}
 unset KCTL_CONTEXT KCTL_BOOTSTRAP
-chown() {{ [ -f "$2" ]; }}
+chown() {{ shift; ls -- "$@" >/dev/null; }}
 stop() {{
     [ -f {home}/pid ] || return 0
     kill "$(cat {home}/pid)"
@@ -47,7 +50,8 @@ http.listener: 127.0.0.1:{http}
 
 
 def steps() -> str:
-    """The page's shell, where its YAML replaces the broker's file. Each section begins in some other directory."""
+    """The page's shell, where its YAML replaces the broker's file. Each section begins in some other directory, and
+    what is done at each broker of a cluster is done at one."""
     as_shell = {
         "sh": "{0}",
         "yaml": "cat /etc/kafkad/of-the-machine.yaml - > /etc/kafkad/kafkad.yaml <<'EOF'\n{0}EOF\n",
@@ -63,11 +67,15 @@ def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
     plain, tls, login, http = (free_port() for _ in range(4))
     places = {
         "/etc/kafkad": str(tmp_path),
+        "0.0.0.0:9092": f"127.0.0.1:{plain}",
         "0.0.0.0:9093": f"127.0.0.1:{tls}",
         "0.0.0.0:9094": f"127.0.0.1:{login}",
+        "kafka-1.example.org:9092": f"localhost:{plain}",
         "kafka-1.example.org:9093": f"localhost:{tls}",
         "kafka-1.example.org:9094": f"localhost:{login}",
         "127.0.0.1:9092": f"127.0.0.1:{plain}",
+        "127.0.0.1:9404": f"127.0.0.1:{http}",
+        "sport = :9092": f"sport = :{plain}",
         "$name.example.org": "localhost",
     }
     (tmp_path / "of-the-machine.yaml").write_text(OF_THE_MACHINE.format(home=tmp_path, http=http))
@@ -75,6 +83,10 @@ def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
     check = f"""cd {tmp_path}
 [ "$(stat -c %a admin.password alice.password alice.conf | uniq)" = 600 ]
 kcat -F alice.conf -b localhost:{login} -C -t orders -e -q
+if kcat -b localhost:{plain} -L -m 2 2>/dev/null; then exit 1; fi
+kctl -c prod doctor --only acls,open-without-acls >/dev/null
+[ "$(kctl -c prod acls check bob Write orders -o json >/dev/null; echo $?)" = {Exit.FINDINGS:d} ]
+[ "$(kctl -c prod users list --no-headers | cut -d' ' -f1 | xargs)" = "admin alice bob broker operator" ]
 echo all of it was done
 """
     done = carried_out(steps(), places, machine=machine, check=check, home=tmp_path, seconds=SECONDS)
