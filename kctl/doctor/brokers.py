@@ -19,7 +19,8 @@ _WARN_MS, _ERROR_MS = 30 * _DAY_MS, 7 * _DAY_MS
 """How long a certificate is still valid."""
 _FULL_IN_DAYS = 7
 _RENEW = (
-    "write the new one over the broker's ssl.keystore.location: kafkad reads it within a minute, Kafka at a restart"
+    "write the new one over the broker's ssl.keystore.location: kafkad reads it within a minute, Kafka at a restart; "
+    "another authority has to be in all truststores before"
 )
 _HARMFUL = {"All", "Write", "Delete", "Alter", "AlterConfigs"}
 _FEW = 8

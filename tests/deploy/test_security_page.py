@@ -35,7 +35,14 @@ stop() {{
     tail --pid="$(cat {home}/pid)" -s 0.1 -f /dev/null
     rm {home}/pid
 }}
+times_read() {{ grep -c "its TLS stores were read again" {home}/kafkad.log || true; }}
 systemctl() {{
+    if [ "$*" = "reload kafkad" ]; then
+        before=$(times_read)
+        kill -HUP "$(cat {home}/pid)"
+        until [ "$(times_read)" -gt "$before" ]; do kill -0 "$(cat {home}/pid)"; sleep 0.1; done
+        return
+    fi
     [ "$*" = "restart kafkad" ]
     stop
     kafkad --config {home}/kafkad.yaml 2>>{home}/kafkad.log & echo $! >{home}/pid
@@ -77,6 +84,7 @@ def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
         "127.0.0.1:9404": f"127.0.0.1:{http}",
         "sport = :9092": f"sport = :{plain}",
         "$name.example.org": "localhost",
+        "DNS:kafka-1.example.org": "DNS:localhost",
     }
     (tmp_path / "of-the-machine.yaml").write_text(OF_THE_MACHINE.format(home=tmp_path, http=http))
     machine = MACHINE.format(programs=Path(sys.executable).parent, http=http, home=tmp_path)
@@ -84,9 +92,10 @@ def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
 [ "$(stat -c %a admin.password alice.password alice.conf | uniq)" = 600 ]
 kcat -F alice.conf -b localhost:{login} -C -t orders -e -q
 if kcat -b localhost:{plain} -L -m 2 2>/dev/null; then exit 1; fi
+openssl s_client -connect localhost:{login} </dev/null 2>&1 | openssl x509 -noout -issuer | grep -q "Acme Kafka 2"
 kctl -c prod doctor --only acls,open-without-acls >/dev/null
 [ "$(kctl -c prod acls check bob Write orders -o json >/dev/null; echo $?)" = {Exit.FINDINGS:d} ]
-[ "$(kctl -c prod users list --no-headers | cut -d' ' -f1 | xargs)" = "admin alice bob broker operator" ]
+[ "$(kctl -c prod users list --no-headers | cut -d' ' -f1 | xargs)" = "admin alice bob broker-2 operator" ]
 echo all of it was done
 """
     done = carried_out(steps(), places, machine=machine, check=check, home=tmp_path, seconds=SECONDS)

@@ -109,7 +109,7 @@ def test_each_certificate_that_expires_soon_is_a_finding() -> None:
     )
     assert (one.severity, one.items) == (ERROR, ("broker/2",))
     assert (other.severity, other.items) == (WARN, ("broker/1",))
-    assert "ssl.keystore.location" in one.fix
+    assert "ssl.keystore.location" in one.fix and "another authority has to be in all truststores before" in one.fix
 
 
 def test_brokers_since_3_7_ask_for_no_more_in_sync_than_there_are_replicas() -> None:
