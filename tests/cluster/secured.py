@@ -27,7 +27,7 @@ LISTENER = "SECURE"
 BROKER = "broker"
 """Who brokers are to one another."""
 MECHANISM = "SCRAM-SHA-512"
-_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SECONDS = 30
 
 
@@ -71,7 +71,7 @@ class Stores:
             "ssl.truststore.location": str(self.trusted),
             f"{own}.sasl.enabled.mechanisms": MECHANISM,
             f"{own}.{MECHANISM.lower()}.sasl.jaas.config": (
-                f'{_MODULE} required username="{BROKER}" password="{password_of(BROKER)}";'
+                f'{MODULE} required username="{BROKER}" password="{password_of(BROKER)}";'
             ),
             "sasl.mechanism.inter.broker.protocol": MECHANISM,
         }
