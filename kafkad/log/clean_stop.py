@@ -95,6 +95,8 @@ def restore(
             return None
     elif start_offset == end_offset:
         producers.reset(start_offset)
+    else:
+        producers.forget_past()
     epochs = LeaderEpochs(directory, files)
     epochs.restore(entries)
     epochs.truncate_from_start(start_offset)

@@ -381,7 +381,8 @@ class LogManager:
         predecessor. Where its name is taken, it is made there once that is gone, and nowhere else meanwhile: a start
         could take that for the partition.
 
-        Where it may exist already (not `is_new`) and a directory is offline, it may be in there: StorageError.
+        Where it may exist already (not `is_new`) and a directory is offline, it may be in there: StorageError. If it is
+        nowhere, it was lost, and begins empty under producers that go on counting where they were.
         """
         log = self.logs.get(topic_partition)
         if log is not None:
@@ -394,13 +395,15 @@ class LogManager:
         *others, last = self._places_for(topic_partition, directory, is_new)
         for place in others:
             try:
-                return self._make(place, topic_partition, topic_id, config)
+                return self._make(place, topic_partition, topic_id, config, is_new)
             except StorageError as error:
                 if not may_pass(error):
                     raise
-        return self._make(last, topic_partition, topic_id, config)
+        return self._make(last, topic_partition, topic_id, config, is_new)
 
-    def _make(self, place: LogDirectory, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
+    def _make(
+        self, place: LogDirectory, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, is_new: bool
+    ) -> Log:
         self._give_up_copies(topic_partition, place, topic_id)
         path = os.path.join(place.path, current_name(topic_partition))
         try:
@@ -411,8 +414,9 @@ class LogManager:
         except NameTakenError:
             self.prefer(topic_partition, place.path)
             raise
-        if self._deleted_many or topic_partition in self._deleted:
-            log.producers.forget_past()  # those of the topic that had this name go on counting where they were
+        had_predecessor = self._deleted_many or topic_partition in self._deleted
+        if had_predecessor or not is_new:
+            log.producers.forget_past()  # those of the topic of this name, or of what was lost, go on counting
         self.adopt(topic_partition, log, place)
         return log
 

@@ -245,7 +245,8 @@ class ProducerStates:
         one within another, which began before and ended later: whoever may pass the other may pass it."""
         self._verifications: dict[int, Verification] = {}  # by producer id
         self._awaited: dict[int, _Awaited] = {}  # by producer id
-        self._knows_all = False
+        self._knows_all = True
+        """Who is unknown was never here. What is in doubt once stays so, also when the log is cut back or emptied."""
         self._new_snapshot: _NewSnapshot | None = None
         """One that is not written yet."""
         self.on_snapshot: Callable[[], None] = _nobody_hears
@@ -503,7 +504,7 @@ class ProducerStates:
         self.snapshots.keep_within(start_offset, end_offset)
         loaded = self.snapshots.load_newest()
         if loaded is None:
-            self._knows_all = start_offset == 0
+            self._knows_all &= start_offset == 0
             return start_offset
         offset, entries = loaded
         for count, entry in enumerate(entries, start=1):
@@ -521,7 +522,7 @@ class ProducerStates:
         self._producers = other._producers
         self._ongoing = other._ongoing
         self._undecided = other._undecided
-        self._knows_all = other._knows_all
+        self.know_no_more_than(other)
 
     @property
     def is_empty(self) -> bool:
@@ -538,7 +539,7 @@ class ProducerStates:
         """Forget all producers: the log was emptied and starts again at `offset`."""
         self._clear()
         self.snapshots.keep_within(offset, offset)
-        self._knows_all = offset == 0
+        self._knows_all &= offset == 0
 
     def forget_past(self) -> None:
         """Producers unknown here may have sequences to go on from: the log was not read whole, or had a predecessor."""

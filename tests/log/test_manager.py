@@ -791,6 +791,17 @@ def test_a_topic_made_anew_goes_on_with_its_predecessors_producers(tmp_path: Pat
     manager.close()
 
 
+def test_a_partition_that_was_lost_begins_empty_under_producers_that_go_on(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = manager.create(T0, TOPIC_ID, CONFIG, is_new=False)
+    append_one(log, batch(producer_id=9, producer_epoch=0, base_sequence=5))
+    truncate_to(log, 0)
+    append_one(log, batch(producer_id=8, producer_epoch=0, base_sequence=5))
+    log.truncate_fully_at(0)
+    append_one(log, batch(producer_id=7, producer_epoch=0, base_sequence=5))
+    manager.close()
+
+
 def test_after_very_many_deletions_any_topic_may_be_a_successor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import NO_LEADER
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
@@ -18,6 +18,7 @@ from kafkad.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from tests.full_disk import no_room
+from tests.log.conftest import append, batch
 from tests.one_broker import OneBroker
 from tests.replica.requests import ID, NEW, OTHER_ID, delete, election
 
@@ -130,3 +131,15 @@ def test_it_stays_gone_when_it_is_stopped_until_it_is_deleted(gone: OneBroker) -
     assert told(gone, 1) == REFUSED
     delete(gone, 0)
     assert told(gone, 1, epoch=2) == TAKEN
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_producers_go_on_in_what_begins_empty_and_not_in_what_is_new(broker: OneBroker, is_new: bool) -> None:
+    assert told(broker, 1, (1,), is_new=is_new) == TAKEN
+    log = broker.replicas.leader(*A0).log
+    in_the_middle = batch(producer_id=9, producer_epoch=0, base_sequence=5)
+    if is_new:
+        with pytest.raises(KafkaError, match="out of order"):
+            append(log, in_the_middle)
+    else:
+        append(log, in_the_middle)
