@@ -361,6 +361,8 @@ class ProducerStates:
         producer = self._producers.get(header[PRODUCER_ID])
         if producer is None:
             producer = self._producers[header[PRODUCER_ID]] = Producer(header[PRODUCER_EPOCH])
+            if header[BASE_SEQUENCE] > 0:
+                self._knows_all = False  # a leader took it that did not know all, either
         elif self._new_snapshot is not None:
             self._new_snapshot.keep(header[PRODUCER_ID])
         attributes = header[ATTRIBUTES]
@@ -542,7 +544,7 @@ class ProducerStates:
         self._knows_all &= offset == 0
 
     def forget_past(self) -> None:
-        """Producers unknown here may have sequences to go on from: the log was not read whole, or had a predecessor."""
+        """Producers unknown here may have sequences to go on from: the log is not whole, or had a predecessor."""
         self._knows_all = False
 
     def know_no_more_than(self, other: ProducerStates) -> None:

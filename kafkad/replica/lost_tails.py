@@ -126,6 +126,7 @@ class LostTails:
         if self._must_lead(tp, state, unclean=unclean, gone=lost.was_gone):
             last = "on, with its log directory" if lost.was_gone else f"to {lost.promised}"
             log.error("%s has lost its records from %d %s, and leads without them", tp, end, last)
+            partition.log.producers.forget_past()  # they may have named producers
             self.forget(tp)
             return True
         before = (

@@ -339,18 +339,7 @@ class ReplicaManager:
             elected = state.leader == self.broker_id and not (known is not None and known.is_leader)
             if elected and self._is_to_be_mended(partition, state.isr):
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            before = len(partition.role.isr) if partition.is_leader else len(state.isr)
-            self.isr_shrinks += len(state.isr) < before
-            self.isr_expands += len(state.isr) > before
-            partition.become(
-                Role(
-                    leader=state.leader,
-                    leader_epoch=state.leader_epoch,
-                    partition_epoch=state.partition_epoch,
-                    isr=tuple(state.isr),
-                    replicas=tuple(state.replicas),
-                )
-            )
+            self._give_role(partition, state)
             changed.append(partition)
             self._tell_role_watcher(partition)
             if known is not None:
@@ -368,6 +357,22 @@ class ReplicaManager:
             log.error("cannot become leader or follower of %s: %s", tp, error)
             return error.code
         return ErrorCode.NONE
+
+    def _give_role(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
+        before = len(partition.role.isr) if partition.is_leader else len(state.isr)
+        self.isr_shrinks += len(state.isr) < before
+        self.isr_expands += len(state.isr) > before
+        partition.become(
+            Role(
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                partition_epoch=state.partition_epoch,
+                isr=tuple(state.isr),
+                replicas=tuple(state.replicas),
+            )
+        )
+        if state.leader_recovery_state:
+            partition.log.producers.forget_past()  # what is lost may have named producers
 
     def _answer_new(self, tp: TopicPartition, topic_id: TopicId, state: LeaderAndIsrPartitionState) -> ErrorCode | None:
         """Of a replica that is not here. None where it is to be made."""

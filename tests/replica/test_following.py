@@ -104,6 +104,14 @@ def test_a_follower_that_leads_now_takes_no_first_batch_from_the_middle(partitio
     assert append(produced(7, 1)) == 3, "what the last leader took of a producer is known"
 
 
+def test_a_follower_learns_from_the_log_that_its_leader_did_not_know_all_producers(partition: Partition) -> None:
+    """That began empty, or led after an unclean election: it has taken a first batch from the middle."""
+    following(partition).append(produced(7, 5), 1, 0)
+    partition.become(replace(FOLLOWER, leader=1, leader_epoch=5))
+    batch = produced(8, 3)
+    assert partition.append(batch, 0, len(batch), header_at(batch, 0, len(batch))) == 1
+
+
 def test_a_follower_that_has_not_the_whole_log_may_not_know_a_producer(partition: Partition) -> None:
     following(partition).start_again(10)
     partition.become(replace(FOLLOWER, leader=1, leader_epoch=5))

@@ -20,7 +20,7 @@ from kafkad.wire.messages.update_metadata import (
 from tests.full_disk import no_room
 from tests.log.conftest import append, batch
 from tests.one_broker import OneBroker
-from tests.replica.requests import ID, NEW, OTHER_ID, delete, election
+from tests.replica.requests import ID, NEW, OTHER_ID, delete, election, give
 
 A0 = TopicPartition("a", 0)
 REFUSED, TAKEN = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE
@@ -143,3 +143,19 @@ def test_producers_go_on_in_what_begins_empty_and_not_in_what_is_new(broker: One
             append(log, in_the_middle)
     else:
         append(log, in_the_middle)
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_producers_go_on_behind_an_unclean_election_with_whatever_replica(broker: OneBroker, leader: int) -> None:
+    """What was lost of the leader before may have named them."""
+    assert told(broker, 2, (2, 1), is_new=True) == TAKEN
+    assert told(broker, leader, (leader,), epoch=2, recovering=True) == TAKEN
+    assert told(broker, 1, (1, 2), epoch=3) == TAKEN
+    append(broker.replicas.leader(*A0).log, batch(producer_id=9, producer_epoch=0, base_sequence=5))
+
+
+def test_producers_go_on_where_the_last_replica_has_lost_its_tail(broker: OneBroker) -> None:
+    assert give(broker, ID, 0) == [TAKEN]
+    broker.replicas.lost_tails.note(A0, 0, 5)
+    broker.run(broker.replicas.leader_and_isr(election(0, topic_id=ID, leader_epoch=2)))
+    append(broker.replicas.leader(*A0).log, batch(producer_id=9, producer_epoch=0, base_sequence=5))
