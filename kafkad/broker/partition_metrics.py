@@ -150,14 +150,14 @@ def _sum_families(
     replicas: ReplicaManager, partitions: Sequence[Partition], sums: dict[str, int]
 ) -> Iterator[Family | None]:
     values = {
-        "partitioncount": len(partitions),
+        "partitioncount": len(partitions) + replicas.refused_count,
         "leadercount": sums["leads"],
         "underreplicatedpartitions": sums["under_replicated"],
         "underminisrpartitioncount": sums["under_min_isr"],
         "atminisrpartitioncount": sums["at_min_isr"],
         "partitionswithlatetransactionscount": sums["late"],
         "produceridcount": sums["producers"],
-        "offlinereplicacount": sum(partition.failure is not None for partition in partitions),
+        "offlinereplicacount": sum(partition.failure is not None for partition in partitions) + replicas.refused_count,
     }
     yield from gauges("kafka_server_replicamanager", values, "Replicas of this broker")
     changes = {

@@ -53,13 +53,15 @@ _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
 
 
 class _Refused(NamedTuple):
-    """What it takes to make a replica that could not be made for now."""
+    """What it takes to make a replica that could not be made."""
 
     topic_id: bytes
     is_new: bool
     since_ms: float
     taken: str = ""
     """What has its name and is to be moved away, as the log was told."""
+    for_good: bool = False
+    """True if it cannot be made before the broker restarts: it may be in a log directory that is offline."""
 
 
 class ReplicaManager:
@@ -104,9 +106,9 @@ class ReplicaManager:
         self.giving_way: Set[tuple[TopicPartition, int]] = frozenset()
         """What is led here with a damaged log and is to be led elsewhere, with the leader epoch (`mending`)."""
         self._full_disks = FullDisks(parts.broker_id, parts.metadata)
-        self._refused_for_now: dict[TopicPartition, _Refused] = {}
-        """What a disk did not allow, for it is full or slow, or no more files can be opened; and what waits for
-        somebody to move away what has its name. Offline for the controller."""
+        self._refused: dict[TopicPartition, _Refused] = {}
+        """What a disk did not allow, for it is full or slow, or no more files can be opened; what waits for somebody to
+        move away what has its name; and what a log directory that is offline may have. Offline for the controller."""
         self.on_topics_deleted: list[Callable[[list[str]], None]] = []
         """Called with topics that the cluster has no more."""
         self.on_topic_changed: list[Callable[[str], None]] = []
@@ -164,6 +166,11 @@ class ReplicaManager:
         if partition is not None and partition.failure is None:
             return CurrentLeader(partition.role.leader, partition.leader_epoch)
         return self.metadata.current_leader(topic, index)
+
+    @property
+    def refused_count(self) -> int:
+        """Replicas that are to be here, and that the disks do not let be made or opened."""
+        return len(self._refused)
 
     def high_watermarks(self, of: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """For checkpoints. Of a log that has lost its tail the one from before, until the tail is there again."""
@@ -251,7 +258,7 @@ class ReplicaManager:
         same name. A StopReplica says so too, but not to a broker that was cut off when they were moved: it would go on
         leading. The logs stay, until a StopReplica deletes them."""
         turns = Turns()
-        refused = {tp.topic for tp in self._refused_for_now}
+        refused = {tp.topic for tp in self._refused}
         for topic in request.topic_states:
             here = self.of_topic(topic.topic_name)
             for state in topic.partition_states if here or topic.topic_name in refused else ():
@@ -259,9 +266,9 @@ class ReplicaManager:
                 tp = TopicPartition(topic.topic_name, state.partition_index)
                 partition = here.get(state.partition_index)
                 is_elsewhere = self.broker_id not in state.replicas
-                waiting = self._refused_for_now.get(tp)
+                waiting = self._refused.get(tp)
                 if waiting is not None and (is_elsewhere or is_another_topic(waiting.topic_id, topic.topic_id)):
-                    del self._refused_for_now[tp]
+                    del self._refused[tp]
                 if partition is None:
                     continue
                 if is_another_topic(partition.log.topic_id, topic.topic_id):
@@ -272,8 +279,8 @@ class ReplicaManager:
 
     async def _leave_what_is_gone(self) -> None:
         """Gives up the replicas of topics that the cluster has no more. The logs stay here, too."""
-        for tp in [tp for tp in self._refused_for_now if tp.topic not in self.metadata.topics]:
-            del self._refused_for_now[tp]
+        for tp in [tp for tp in self._refused if tp.topic not in self.metadata.topics]:
+            del self._refused[tp]
         turns = Turns()
         for topic in self._partitions.keys() - self.metadata.topics.keys():
             for partition in list(self.of_topic(topic).values()):
@@ -346,15 +353,15 @@ class ReplicaManager:
                 self._topic_changed(tp.topic)
         except StorageError as error:
             self.directory_failed(error)
-            if known is None and may_pass(error):
-                self._refused_for_now[tp] = _Refused(topic.topic_id, state.is_new, self.logs.clock.monotonic_ms())
+            self._note_refused(tp, self._refused_of(topic.topic_id, state, for_good=not may_pass(error)))
             return error.code
         except NameTakenError as error:
-            refused = _Refused(topic.topic_id, state.is_new, self.logs.clock.monotonic_ms(), str(error))
-            self._wait_for_name(tp, refused)
+            self._wait_for_name(tp, self._refused_of(topic.topic_id, state, taken=str(error)))
             return error.code
         except KafkaError as error:
             log.error("cannot become leader or follower of %s: %s", tp, error)
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._note_refused(tp, self._refused_of(topic.topic_id, state, for_good=True))
             return error.code
         return ErrorCode.NONE
 
@@ -410,39 +417,57 @@ class ReplicaManager:
         self.lost_tails.note(tp, opened.whole_until, self.logs.promised(tp, opened))
         partition = Partition(tp, opened, self.parts, self.probes[tp.topic], high_watermark)
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
+        self._refused.pop(tp, None)
         return partition
 
+    def _refused_of(
+        self, topic_id: TopicId, state: LeaderAndIsrPartitionState, *, taken: str = "", for_good: bool = False
+    ) -> _Refused:
+        return _Refused(topic_id, state.is_new, self.logs.clock.monotonic_ms(), taken, for_good)
+
+    def _note_refused(self, tp: TopicPartition, refused: _Refused) -> None:
+        """Of one that is not here. What can be made without a restart goes before."""
+        if self.find(*tp) is not None:
+            return
+        if refused.for_good:
+            self._refused.setdefault(tp, refused)
+        else:
+            self._refused[tp] = refused
+
     def _wait_for_name(self, tp: TopicPartition, refused: _Refused) -> None:
-        before = self._refused_for_now.get(tp)
+        before = self._refused.get(tp)
         if before is None or before.taken != refused.taken:
             log.error("cannot make a replica of %s: %s; it is made once that is gone", tp, refused.taken)
-        self._refused_for_now[tp] = refused
+        self._refused[tp] = refused
 
     async def forget_predecessors_of_refused(self) -> None:
         """So that `make_what_was_refused` can make them."""
         async with self._one_request:
-            await self._disks.do(self.logs.forget_predecessors(self._refused_for_now))
+            await self._disks.do(self.logs.forget_predecessors(self._refused_for_now()))
+
+    def _refused_for_now(self) -> list[TopicPartition]:
+        return [tp for tp, refused in self._refused.items() if not refused.for_good]
 
     def make_what_was_refused(self) -> Iterator[TopicPartition]:
         """Try again to make replicas that were refused, and have those back that have left their ISRs for want
         of room; the controller then asks about them."""
         made = []
-        for tp in list(filter(self.lost_tails.may_be_made, self._refused_for_now)):
+        for tp in list(filter(self.lost_tails.may_be_made, self._refused_for_now())):
             try:
-                refused = self._refused_for_now.get(tp)
+                refused = self._refused.get(tp)
                 if refused is not None and self.find(*tp) is None:
                     self._open(tp, refused.topic_id, refused.is_new)
                     made.append(tp)
-                self._refused_for_now.pop(tp, None)
+                self._refused.pop(tp, None)
             except StorageError as error:
                 self.directory_failed(error)
                 if (lacks_room(error) or lacks_open_files(error)) and self.logs.preferred(tp) is None:
                     break  # the others would lack it too
             except NameTakenError as error:
-                self._wait_for_name(tp, self._refused_for_now[tp]._replace(taken=str(error)))
+                self._wait_for_name(tp, self._refused[tp]._replace(taken=str(error)))
             except KafkaError as error:
                 log.error("cannot make a replica of %s, which was refused before: %s", tp, error)
-                del self._refused_for_now[tp]
+                del self._refused[tp]
             yield tp
         if made:
             log.info("created %d partitions that were refused before", len(made))
@@ -458,13 +483,15 @@ class ReplicaManager:
         before_ms = self.logs.clock.monotonic_ms() - _GONE_REST_MS
         waiting = [
             tp
-            for tp, refused in self._refused_for_now.items()
-            if not refused.taken and refused.since_ms <= before_ms and not self.lost_tails.may_be_made(tp)
+            for tp, refused in self._refused.items()
+            if not (
+                refused.taken or refused.for_good or refused.since_ms > before_ms or self.lost_tails.may_be_made(tp)
+            )
         ]
         if not waiting or not any(self.logs.has_room(directory.path) for directory in self.logs.live):
             return False
         for tp in waiting:
-            del self._refused_for_now[tp]
+            del self._refused[tp]
         return True
 
     def _stop(self, tp: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
@@ -472,7 +499,7 @@ class ReplicaManager:
         may_be_late = leader_epoch not in _EPOCHS_THAT_SKIP_THE_CHECK
         if partition is not None and may_be_late and leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        self._refused_for_now.pop(tp, None)
+        self._refused.pop(tp, None)
         if delete:
             self.lost_tails.forget(tp)
         if partition is not None:

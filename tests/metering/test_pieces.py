@@ -31,7 +31,7 @@ LONGEST_S = 0.1
 
 class Replicas(list[Any]):
     parts = SimpleNamespace(clock=FakeClock())
-    isr_shrinks = isr_expands = isr_failures = 0
+    isr_shrinks = isr_expands = isr_failures = refused_count = 0
 
 
 def log(segments: int = 5) -> Any:

@@ -82,7 +82,7 @@ def test_what_is_of_no_topic_is_given_up_by_who_hears_of_all_topics(
     )
     assert sorted({partition.tp.topic for partition in broker.replicas}) == left
     assert TopicPartition("a", 0) in broker.replicas.logs.logs
-    assert not (kind == ALL_TOPICS and broker.replicas._refused_for_now)
+    assert not (kind == ALL_TOPICS and broker.replicas.refused_count)
 
 
 def state_of_b(broker: OneBroker) -> UpdateMetadataTopicState:

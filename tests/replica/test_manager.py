@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from kafkad.broker.partition_metrics import partition_families
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.checkpoint import HIGH_WATERMARKS
+from kafkad.metrics import Registry
 from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition, ReplicaParts
@@ -64,6 +66,33 @@ def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: One
         assert replicas.metadata.controller_id != 9
 
     broker.run(scenario())
+
+
+def test_replicas_that_may_be_in_an_offline_log_directory_are_counted_as_offline(broker: OneBroker) -> None:
+    replicas = broker.replicas
+    registry = Registry()
+    registry.add(lambda: partition_families(replicas, lambda: 0, lambda: 0))
+
+    def counted() -> tuple[int, int]:
+        values = dict(line.rsplit(" ", 1) for line in registry.collect().splitlines())
+        names = ("offlinereplicacount", "partitioncount")
+        replicas_offline, partitions = (int(values[f"kafka_server_replicamanager_{name}"]) for name in names)
+        return replicas_offline, partitions
+
+    async def lose_a_disk() -> None:
+        replicas.directory_failed(StorageError(broker.directories[0], "it is gone"))
+
+    assert give(broker, ID, 0, 1) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert counted() == (0, 2)
+    broker.run(lose_a_disk())
+    assert counted() == (1, 2)
+    broker.run(replicas.leader_and_isr(election(2, 3, topic_id=ID)))
+    assert counted() == (3, 4)
+    broker.run(broker.parts.upkeep.make_what_was_refused())
+    assert counted() == (3, 4)
+    assert give(broker, ID, 2) == [ErrorCode.NONE]
+    delete(broker, 3)
+    assert counted() == (1, 3)
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
