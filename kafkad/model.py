@@ -17,14 +17,15 @@ OWN_SOFTWARE: Final = "kafkad"
 
 
 class Asked(IntEnum):
-    """How a replica is asked to lead: as one in sync; by an unclean election, with what it has; as the last one of all
-    that are there, though it may have nothing."""
+    """How a replica is asked to lead: as one in sync; by an unclean election, with what it has; where all others have
+    refused that, with what it has got again since it was gone; as the last one of all, with nothing."""
 
     NOT_SAID = -1
     """By Kafka's controllers."""
     IN_SYNC = 0
     UNCLEANLY = 1
-    AS_THE_LAST = 2
+    WITH_A_PART = 2
+    AS_THE_LAST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

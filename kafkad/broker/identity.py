@@ -85,7 +85,8 @@ async def claim_directories(
     here = tuple(each.path for each in logs.directories if each.failure is None or each.path in known.paths)
     all_seen = known.are_guarded or all(each.failure is None for each in logs.directories)
     used = LogDirs(here, are_guarded=alone and all_seen)
-    if used != known or unused:
+    are_others = {*used.paths} != {*known.paths}  # their order has no meaning
+    if are_others or used.are_guarded != known.are_guarded or unused:
         path = LogDirs.path(broker_id)
         await put(session, path, used.encode())
         since = (await session.get(path))[1].mzxid

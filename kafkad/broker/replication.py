@@ -6,6 +6,7 @@ Built only where there can be other brokers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from kafkad.clock import Clock
 from kafkad.config import Config
@@ -44,7 +45,8 @@ class Replication:
 
     def _brokers_changed(self) -> None:
         self.fetchers.brokers_changed()
-        self._replicas.do_some_at_a_time(self._replicas, Partition.brokers_changed)
+        alive = frozenset(self._replicas.metadata.brokers)  # one may be back before all have heard that it was gone
+        self._replicas.do_some_at_a_time(self._replicas, partial(Partition.brokers_changed, alive=alive))
 
     def settings_changed(self, config: Config) -> None:
         self.fetchers.settings_changed(fetcher_settings(config))

@@ -95,18 +95,21 @@ class FinalizedFeatures:
                 tell()
 
     async def _read_brokers(self) -> int:
-        """How often brokers have come and gone, ever. Those that are here now decide on the level."""
+        """How often brokers have come and gone, ever. Those that are here now decide on the level; while there is none,
+        as when all sessions have ended, it stays as it was."""
         ids = [int(name) for name in await self._store.children(BROKER_IDS, self._changed) if name.isdecimal()]
         stat = await self._store.exists(BROKER_IDS)
         found = await self._store.get_many([Broker.path(broker) for broker in ids])
-        supported = [
+        told = [
             _transaction_version_of(broker, *one) for broker, one in zip(ids, found, strict=True) if one is not None
         ]
-        self.transaction_version = min([self._wanted_transaction_version, *supported]) if supported else 0
+        supported = [version for version in told if version is not None]
+        if supported:
+            self.transaction_version = min([self._wanted_transaction_version, *supported])
         return 0 if stat is None else stat.cversion
 
 
-def _transaction_version_of(broker: int, data: bytes, stat: Stat) -> int:
+def _transaction_version_of(broker: int, data: bytes, stat: Stat) -> int | None:
+    """None if its registration cannot be read, and is ignored."""
     registration = readable(Broker.path(broker), lambda: Broker.decode(broker, data, stat.czxid))
-    supported = {} if registration is None else registration.features.get(TRANSACTION_VERSION, {})
-    return supported.get("max_version", 0)
+    return None if registration is None else registration.features.get(TRANSACTION_VERSION, {}).get("max_version", 0)

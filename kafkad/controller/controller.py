@@ -414,7 +414,7 @@ class Controller:
     def _count_unclean(self, tp: TopicPartition, leader: int) -> None:
         self.unclean_elections += 1
         log.warning(
-            "unclean leader election: broker %d, not in sync or after it refused, leads %s; records may be lost",
+            "unclean leader election: broker %d, not in sync or after it refused, is to lead %s; records may be lost",
             leader,
             tp,
         )

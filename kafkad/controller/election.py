@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from kafkad.model import NO_LEADER, Asked, PartitionState
 
+_OF_GONE = (Asked.UNCLEANLY, Asked.WITH_A_PART)
+"""What they have refused that are asked once more, by turns."""
+
 
 class FewestLeaders:
     """The policy `fewest-leaders` after a failure and before a shutdown: of the replicas that may lead, the one whose
@@ -61,8 +64,8 @@ def after_failure(
     """The first live replica in sync; with `unclean` and none in sync, any one, at the price of lost records.
 
     Replicas in sync that `refused` to lead come before live ones that are not in sync: they lack only their last
-    records. What has refused an unclean election, too, has nothing: it comes last, once, and not while one that may
-    have more is only `leaving`.
+    records. What has refused an unclean election, too, has little or nothing: it comes last, once for each way to ask,
+    and not while one that may have more is only `leaving`.
     """
     for replica in replicas:
         if replica in live and replica in state.isr:
@@ -72,8 +75,8 @@ def after_failure(
     reluctant = [r for r in replicas if refused.get(r) == Asked.IN_SYNC]
     in_sync = [r for r in reluctant if r in state.isr]
     alive = [r for r in replicas if r in live and r not in refused]
-    empty = [] if leaving else [r for r in replicas if refused.get(r) == Asked.UNCLEANLY]
-    leader = next(iter(in_sync + alive + reluctant + empty), None)
+    gone = [] if leaving else [r for how in _OF_GONE for r in replicas if refused.get(r) == how]
+    leader = next(iter(in_sync + alive + reluctant + gone), None)
     return None if leader is None else Elected(leader, (leader,), True)
 
 

@@ -80,8 +80,9 @@ class RefusedLeaderships:
     time: nothing tells the controller when one can lead again, and each refusal moves the leadership twice.
 
     An unclean election asks the last one in sync again: it may have refused only since it lacks its last records. Then
-    it asks the others: each may have nothing, and refuse for the sake of another. Where all have refused, one is asked
-    as the last: only a disk refuses that. When one leads, the next election begins anew.
+    it asks the others: each may have been gone, and refuse for the sake of another. Where all have refused, it asks
+    those that have got a part again, and then one as the last: only a disk refuses that. When one leads, the next
+    election begins anew.
     """
 
     def __init__(self) -> None:
@@ -113,10 +114,9 @@ class RefusedLeaderships:
             refusals.asked = Asked.IN_SYNC
 
     def ask_uncleanly(self, broker: int, tp: TopicPartition) -> None:
-        """With nothing, if it has refused to lead with what it has."""
+        """In the way that comes after those that it has refused."""
         refusals = self._refusals.setdefault(tp, {}).setdefault(broker, _Refusals())
-        has_refused = (refusals.refused or Asked.IN_SYNC) >= Asked.UNCLEANLY
-        refusals.asked = Asked.AS_THE_LAST if has_refused else Asked.UNCLEANLY
+        refusals.asked = Asked(min((refusals.refused or Asked.IN_SYNC) + 1, Asked.AS_THE_LAST))
 
     def asked(self, broker: int, tp: TopicPartition) -> Asked:
         """How it was asked last, unless it has led since."""
@@ -134,7 +134,7 @@ class RefusedLeaderships:
     def begin_anew(self, tp: TopicPartition) -> None:
         """The next unclean election asks all again whose disks have not refused."""
         for refusals in self._refusals.get(tp, {}).values():
-            if refusals.refused is Asked.UNCLEANLY:
+            if refusals.refused in (Asked.UNCLEANLY, Asked.WITH_A_PART):
                 refusals.refused = Asked.IN_SYNC
 
     def serves(self, broker: int, tp: TopicPartition) -> None:
@@ -212,7 +212,11 @@ class ClusterState:
     def leaving_and_unasked(self, tp: TopicPartition, replicas: Iterable[int]) -> set[int]:
         """Those that shut down, and might lead with what they have when they are back."""
         refused = self.refused.of(tp)
-        return {r for r in replicas if r in self.leaving and r not in refused and self.online(r, tp)}
+        return {
+            r
+            for r in replicas
+            if r in self.leaving and (refused.get(r) is Asked.IN_SYNC or (r not in refused and self.online(r, tp)))
+        }
 
     def note_elected(self, leader: int, tp: TopicPartition, *, in_sync: bool) -> bool:
         """True if the election was unclean: the leader was not in sync, or has failed. It counts as there unless it

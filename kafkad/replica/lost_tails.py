@@ -16,10 +16,10 @@ election; when there is no other replica; and when it is the last one in sync an
 `unclean.leader.election.enable` allows any leader.
 
 Of a replica that is gone nothing is left, so that any other one may have more: by an unclean election it leads only if
-the controller says that it is the last one (`Asked`), or, where that does not say how it asks, as Kafka's, if no other
-is online. It is not made before it leads, or has a leader to follow and is out of the ISR, so that it cannot be elected
-with a part of the log: while it is not there, a restart finds that it is gone. A controller that still has it in the
-ISR of another leader gets the same answer, and takes it out.
+the controller says that no other does (`Asked`), and first one that has copied a part again; or, where that does not
+say how it asks, as Kafka's, if no other is online. It is not made before it leads, or has a leader to follow and is out
+of the ISR, so that it cannot be elected with a part of the log: while it is not there, a restart finds that it is gone.
+A controller that still has it in the ISR of another leader gets the same answer, and takes it out.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ class LostTails:
         if state.leader != self._broker:
             return True
         unclean = partition.log.config.unclean_leader_election
-        if self._must_lead(tp, state, unclean=unclean, gone=lost.was_gone):
+        has_a_part = end > partition.log.start_offset
+        if self._must_lead(tp, state, unclean=unclean, gone=lost.was_gone, has_a_part=has_a_part):
             last = "on, with its log directory" if lost.was_gone else f"to {lost.promised}"
             log.error("%s has lost its records from %d %s, and leads without them", tp, end, last)
             partition.log.producers.forget_past()  # they may have named producers
@@ -143,11 +144,19 @@ class LostTails:
             "%s does not lead here: %s. It waits for another in-sync replica, or for an unclean election", tp, why
         )
 
-    def _must_lead(self, tp: TopicPartition, state: LeaderAndIsrPartitionState, *, unclean: bool, gone: bool) -> bool:
+    def _must_lead(
+        self,
+        tp: TopicPartition,
+        state: LeaderAndIsrPartitionState,
+        *,
+        unclean: bool,
+        gone: bool,
+        has_a_part: bool = False,
+    ) -> bool:
         if list(state.replicas) == [self._broker]:
             return True
         if gone and state.asked != Asked.NOT_SAID:
-            return state.asked == Asked.AS_THE_LAST
+            return state.asked >= (Asked.WITH_A_PART if has_a_part else Asked.AS_THE_LAST)
         is_last = list(state.isr) == [self._broker] and unclean
         may_lack = is_last or state.leader_recovery_state != 0
         return may_lack and not (gone and self._another_is_online(tp, state))

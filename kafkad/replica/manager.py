@@ -477,16 +477,14 @@ class ReplicaManager:
             log.info("log directory %s takes records again: there is room", directory)
 
     def _has_room_for_gone(self) -> bool:
-        """True if replicas that are gone found no room when they were to be made, have no leader to follow now, and
-        there is room: the controller counts them as failed until it has asked again. That may elect one of them, and it
-        may find none again: so they rest for a while."""
+        """True if replicas that are gone found no room, or their names taken, when they were to be made, have no leader
+        to follow now, and there is room: the controller counts them as failed until it has asked again. That may elect
+        one of them, and it may find none again: so they rest for a while."""
         before_ms = self.logs.clock.monotonic_ms() - _GONE_REST_MS
         waiting = [
             tp
             for tp, refused in self._refused.items()
-            if not (
-                refused.taken or refused.for_good or refused.since_ms > before_ms or self.lost_tails.may_be_made(tp)
-            )
+            if not (refused.for_good or refused.since_ms > before_ms or self.lost_tails.may_be_made(tp))
         ]
         if not waiting or not any(self.logs.has_room(directory.path) for directory in self.logs.live):
             return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -460,11 +460,11 @@ class Partition:
             self._advance()  # those outside the ISR that have fallen behind are not waited for any more
             leading.forget_refusals()
 
-    def brokers_changed(self) -> None:
+    def brokers_changed(self, alive: Container[int]) -> None:
         """Followers that have died are not waited for any more, unless they are in the ISR; one may have come back."""
         leading = self.leading
         if leading is not None and leading.followers:
-            leading.forget_gone(self._parts.metadata.brokers)
+            leading.forget_gone(alive)
             leading.forget_refusals()
             self._advance()
             self._end_deletion_waits()

@@ -207,7 +207,7 @@ def test_since_when_log_directories_are_as_they_are(tmp_path: Path) -> None:
     first = since(one)
     assert 0 < first == since(one)
     came = since(one, two)
-    assert first < came == since(one, two)
+    assert first < came == since(one, two) == since(two, one), "their order has no meaning"
     went = since(one)
     assert came < went == since(one)
     replace(one)

@@ -443,13 +443,22 @@ def test_some_of_many_partitions_hear_in_a_turn_of_brokers_that_come_and_go(
     later: list[Callable[[], None]] = []
     monkeypatch.setattr(manager, "_LOOKED_AT_A_TURN", 2)
     monkeypatch.setattr(replicas.waits, "soon", later.append)
-    monkeypatch.setattr(Partition, "brokers_changed", told.append)
+    alive = set(replicas.metadata.brokers)
+
+    def hear(partition: Partition, alive: frozenset[int]) -> None:
+        told.append(partition)
+        heard.append(alive)
+
+    heard: list[frozenset[int]] = []
+    monkeypatch.setattr(Partition, "brokers_changed", hear)
     for hears in replicas.metadata.on_brokers_changed:
         hears()
     assert len(told) == 2
+    replicas.metadata.brokers.clear()  # the others hear what those have heard
     while later:
         later.pop()()
     assert told == list(replicas)
+    assert heard == [alive] * 5
 
 
 def test_with_a_limit_of_messages_a_follower_leaves_the_isr_before_its_time(tmp_path: Path) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from kafkad.controller.channel import RemoteChannel, Request, Response
-from kafkad.errors import ErrorCode
+from kafkad.controller.isr import Isr
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.names import current_name
 from kafkad.meta.znodes import Broker as BrokerNode
-from kafkad.model import NO_LEADER
+from kafkad.model import NO_LEADER, PartitionState, WantedIsr
+from kafkad.names import TopicPartition
 from kafkad.net.client import LinkError
 from kafkad.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from kafkad.wire.messages.fetch import FetchResponse
@@ -234,6 +236,59 @@ def test_what_a_leader_has_acknowledged_stays_although_it_dies_before_its_first_
     brokers.start(1, 2)
     brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
     assert end(brokers, 1) == end(brokers, 2) == len(VALUES) + 1
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (2, 1, 3)])
+@pytest.mark.parametrize("allow", [elect_unclean, allow_unclean])
+def test_of_those_that_were_gone_one_that_has_copied_leads_before_one_that_has_not(
+    brokers: Brokers, tmp_path: Path, order: tuple[int, ...], allow: Callable[[Brokers], None]
+) -> None:
+    """3, which alone was in sync, dies when 2 has copied all, and 1 nothing yet."""
+    all_down(brokers, *order, isr=(3,))
+    brokers.until(lambda: leads(brokers, 3), advance_ms=10)
+    replace(tmp_path / "1")
+    replace(tmp_path / "2")
+
+    async def refused(
+        self: Isr, broker: int, epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
+    ) -> dict[TopicPartition, PartitionState | KafkaError]:
+        return {tp: KafkaError(ErrorCode.INELIGIBLE_REPLICA, "not now") for tp in wanted}
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Isr, "alter", refused)
+        brokers.start(2)
+        brokers.until(lambda: brokers[2].parts.replicas.find(*A0) is not None, advance_ms=10)
+        brokers.until(lambda: end(brokers, 2) == len(VALUES), advance_ms=10)
+        brokers.leave(3)
+    brokers.start(1)
+    brokers.work_for(2_000)
+    assert (state(brokers).leader, state(brokers).isr) == (NO_LEADER, (3,))
+    allow(brokers)
+    brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
+    assert end(brokers, 1) == end(brokers, 2) == len(VALUES)
+
+
+@pytest.mark.parametrize("is_there_from_the_start", [True, False])
+def test_one_whose_name_was_taken_when_it_was_to_lead_can_be_asked_again(
+    brokers: Brokers, tmp_path: Path, is_there_from_the_start: bool
+) -> None:
+    all_down(brokers, 1, 2, isr=(1,))
+    replace(tmp_path / "1")
+    own = tmp_path / "1" / "a-0"
+    if is_there_from_the_start:
+        own.write_text("mine")
+    brokers.start(1)
+    brokers.work_for(2_000)
+    if not is_there_from_the_start:
+        own.mkdir()
+        (own / "mine").touch()
+    elect_unclean(brokers)
+    brokers.work_for(2_000)
+    assert state(brokers).leader == NO_LEADER
+    own.rename(tmp_path / "away")
+    brokers.work_for(70_000)
+    elect_unclean(brokers)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
 
 
 def test_one_that_has_nothing_yet_comes_behind_others_also_after_the_leader_has_died(

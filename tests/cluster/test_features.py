@@ -88,9 +88,12 @@ def test_it_is_told_when_it_has_become_less_and_only_then() -> None:
         for change, expected in (
             (store.create(Broker.path(2), registration(2, 2)), []),
             (store.create(Broker.path(3), registration(3, 1)), [(1, True)]),
+            (store.create(Broker.path(5), b"not json"), [(1, True)]),
             (store.create(Broker.path(4), registration(4, 0)), [(1, True), (0, True)]),
             (store.delete(Broker.path(3)), [(1, True), (0, True)]),
             (store.delete(Broker.path(4)), [(1, True), (0, True)]),
+            (store.delete(Broker.path(1)), [(1, True), (0, True)]),
+            (store.delete(Broker.path(2)), [(1, True), (0, True)]),
         ):
             await change
             await turns()

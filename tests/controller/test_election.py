@@ -40,6 +40,7 @@ def test_one_that_refused_what_it_was_asked_uncleanly_comes_last_and_once() -> N
     assert after(state(1, 1), set(), refused={1: Asked.UNCLEANLY, 2: Asked.IN_SYNC}) == Elected(2, (2,), True)
     assert after(state(-1, 3), {2}, refused={1: Asked.UNCLEANLY, 2: Asked.UNCLEANLY}) == Elected(1, (1,), True)
     assert after(state(-1, 3), {2}, refused={1: Asked.AS_THE_LAST, 2: Asked.UNCLEANLY}) == Elected(2, (2,), True)
+    assert after(state(-1, 3), {2}, refused={1: Asked.WITH_A_PART, 2: Asked.UNCLEANLY}) == Elected(2, (2,), True)
     assert after(state(-1, 3), {2}, refused={1: Asked.AS_THE_LAST, 2: Asked.AS_THE_LAST}) is None
 
 

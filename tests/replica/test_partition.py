@@ -192,7 +192,7 @@ def test_a_deletion_is_over_when_no_live_follower_has_the_records_any_more(made:
     partition.fetched_by(3, 10, 5)
     assert (partition.low_watermark, ended) == (5, {4: None, 5: None})
     del brokers[3]
-    partition.brokers_changed()
+    partition.brokers_changed(made.parts.metadata.brokers)
     assert (partition.low_watermark, ended) == (6, {4: None, 5: None, 6: None})
     wait(3)
     assert ended.pop(3) is None, "at once"
@@ -585,7 +585,7 @@ def test_a_refused_change_leaves_the_isr_as_it_was(made: Made) -> None:
     partition.fetched_by(3, 1, 0)
     partition.fetched_by(3, 2, 0)
     assert len(made.asked) == 1, "not with each of its fetches"
-    partition.brokers_changed()
+    partition.brokers_changed(made.parts.metadata.brokers)
     partition.fetched_by(3, 2, 0)
     assert len(made.asked) == 2
     partition.isr_kept(made.asked[-1])
@@ -672,7 +672,7 @@ def test_who_kept_up_and_is_gone_is_not_waited_for(made: Made, how: str) -> None
         assert partition.isr_kept(change), "this is news"
     elif how == "dead":
         del made.parts.metadata.brokers[3]
-        partition.brokers_changed()
+        partition.brokers_changed(made.parts.metadata.brokers)
     else:
         made.clock.advance(10_001)
         partition.expel_laggards()
@@ -690,9 +690,9 @@ def test_who_was_gone_neither_joins_nor_is_waited_for_before_it_has_fetched_agai
         partition.fetched_by(follower, 2, 0)
     del made.asked[:]
     gone = made.parts.metadata.brokers.pop(3)
-    partition.brokers_changed()
+    partition.brokers_changed(made.parts.metadata.brokers)
     made.parts.metadata.brokers[3] = gone
-    partition.brokers_changed()
+    partition.brokers_changed(made.parts.metadata.brokers)
     partition.fetched_by(2, 2, 0)
     assert not made.asked
     made.append(2)
