@@ -63,6 +63,12 @@ GROUP, TRANSACTION = 0, 1
 _KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
 _TOPICS = {GROUP: GROUPS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 """Where coordinators keep them."""
+_DESCRIBE = 1 << 8
+"""Of the bits of authorized operations (KIP-430)."""
+_METADATA_WITH_OPERATIONS = range(8, 11)
+"""The versions that have them, as brokers answer that do not serve DescribeCluster yet."""
+_NOT_TOLD = -(2**31)
+"""Instead of these bits where a broker does not tell which operations are authorized."""
 
 
 class Broker(NamedTuple):
@@ -146,6 +152,10 @@ class Session:
         """Brokers that replica lists name; None: not looked up since the list of live brokers last changed."""
         self._news: list[Topic] = []
         """Topics as Metadata had them, whose leaders are not in `_leaders` yet."""
+        self._cluster_operations: int | None = None
+        """Bits of what may be done to the cluster; None before somebody asked."""
+        self._unseen: set[str] = set()
+        """Topics of coordinators that may not be seen. Brokers log each refusal: none is asked for twice."""
 
     # --- the cluster
 
@@ -532,16 +542,47 @@ class Session:
         }
 
     def unlisted(self, kind: int) -> list[KctlError]:
-        """Why coordinators do not list all that there is of this kind: partitions of its topic without a leader, which
-        nobody coordinates. Nothing is said where the topic may not be seen."""
-        topic = _TOPICS[kind]
-        leaders = [partition.leader_id for found in self.metadata((topic,)) for partition in found.partitions]
+        """Why coordinators do not list all that there is of this kind: groups that may not be seen, which brokers leave
+        out for who may not describe the cluster; and partitions of its topic without a leader, which nobody
+        coordinates. Of transactions no broker tells whether some may not be seen."""
+        if kind == GROUP and not self._may_describe_cluster:
+            what = "groups that may not be seen are left out for who may not describe the cluster"
+            return [failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, what)]
+        leaders = self._leaders_of_coordinators(_TOPICS[kind])
         away = sum(leader < 0 for leader in leaders)
         if not away:
             return []
-        what = f"{away:,} of {len(leaders):,} partitions of {topic} have no leader"
+        what = f"{away:,} of {len(leaders):,} partitions of {_TOPICS[kind]} have no leader"
         hints = ("kctl doctor says which broker or disk has them",)
         return [failure(ErrorCode.COORDINATOR_NOT_AVAILABLE, what, hints=hints)]
+
+    def _leaders_of_coordinators(self, topic: str) -> list[int]:
+        """Of all its partitions; none where it may not be seen."""
+        if topic in self._unseen:
+            return []
+        found = self.metadata((topic,))
+        if any(told.error_code in UNAUTHORIZED for told in found):
+            self._unseen.add(topic)
+        return [partition.leader_id for told in found for partition in told.partitions]
+
+    @property
+    def _may_describe_cluster(self) -> bool:
+        """True also where brokers do not tell. They log a refusal: they are asked once."""
+        if self._cluster_operations is None:
+            self._cluster_operations = self._asked_cluster_operations()
+        return self._cluster_operations == _NOT_TOLD or bool(self._cluster_operations & _DESCRIBE)
+
+    def _asked_cluster_operations(self) -> int:
+        from kafkad.wire.messages.describe_cluster import DescribeClusterRequest
+        from kafkad.wire.messages.metadata import MetadataRequest
+
+        if self.version_of(DescribeClusterRequest) is not None:
+            cluster = self.call(DescribeClusterRequest(include_cluster_authorized_operations=True))
+            return cluster.cluster_authorized_operations
+        if self.version_of(MetadataRequest) not in _METADATA_WITH_OPERATIONS:
+            return _NOT_TOLD
+        asked = MetadataRequest(topics=[], allow_auto_topic_creation=False, include_cluster_authorized_operations=True)
+        return self.call(asked).cluster_authorized_operations
 
     def wait_until(self, condition: Callable[[], bool]) -> bool:
         """True once a change can be seen, False after the time-out: brokers learn of it one after another."""

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.names import TopicPartition
 from kctl.errors import Exit
 from tests.kctl.conftest import Kctl
+from tests.kctl.groups.reading import commit
 from tests.oracle.kafka import Kafka, free_port, missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
@@ -87,4 +89,20 @@ def test_a_topic_whose_settings_may_not_be_seen_is_not_deleted_where_they_are_to
     ran = as_gil("topics", "delete", "sec", "-y", "--undo-dir", tmp_path)
     assert ran.code == Exit.UNAUTHORIZED, ran.err
     assert re.search(r"error: settings of topic sec are not saved: .*\(TOPIC_AUTHORIZATION_FAILED\)", ran.err), ran.err
-    assert on_all("topics", "describe", "sec").code == Exit.DONE
+    assert on_all("topics", "delete", "sec", "-y", "--undo-dir", tmp_path).code == Exit.DONE, "it is still there"
+
+
+def test_groups_that_may_not_be_seen_are_missed_where_all_are_asked_for(
+    on_all: Kctl, as_gil: Kctl, cluster: tuple[int, int], tmp_path: Path
+) -> None:
+    assert on_all("topics", "create", "read", "-p", 1, "-r", 1).code == Exit.DONE
+    commit(cluster[0], "reading", {TopicPartition("read", 0): 0})
+    allow = ("acls", "add", "--allow", "gil", "--topic", "read", "--operation", "Describe", "--operation", "Delete")
+    assert on_all(*allow, "--operation", "DescribeConfigs").code == Exit.DONE
+    ran = as_gil("groups", "list")
+    told = "the list of groups may be incomplete: groups that may not be seen are left out"
+    assert (ran.code, told in ran.err) == (Exit.DONE, True), ran.err
+    ran = as_gil("topics", "delete", "read", "-y", "--undo-dir", tmp_path)
+    assert (ran.code, "whether groups read them is not known" in ran.err) == (Exit.UNAUTHORIZED, True), ran.err
+    assert on_all("topics", "delete", "read", "-y", "--undo-dir", tmp_path).code == Exit.DONE, "it is still there"
+    assert "incomplete" not in on_all("groups", "list").err

@@ -12,6 +12,7 @@ import pytest
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.create_topics import CreateTopicsRequest
+from kafkad.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafkad.wire.messages.find_coordinator import Coordinator
 from kafkad.wire.messages.metadata import (
     MetadataRequest,
@@ -310,6 +311,76 @@ def test_what_may_have_been_done_is_not_asked_twice(pair: tuple[Flaky, Flaky]) -
     assert told.value.in_doubt and CREATE_TOPICS not in other.asked
     assert told.value.hints[0] == MAY_STILL_BE_DONE
     session.close()
+
+
+DESCRIBE = 1 << 8
+NOT_TOLD = -(2**31)
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class Rights:
+    """A broker that tells a session what its user may do to the cluster, of these versions of DescribeCluster and
+    Metadata, and answers `code` for every topic."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, session: Session, operations: int, code: int = 0) -> None:
+        self.asked: list[object] = []
+        self.versions: dict[type, int | None] = {DescribeClusterRequest: 0, MetadataRequest: 12}
+        self._operations = operations
+        self._code = code
+        monkeypatch.setattr(session, "call", self._call)
+        monkeypatch.setattr(session, "version_of", self.versions.get)
+
+    def _call(self, request: DescribeClusterRequest | MetadataRequest, broker: int | None = None) -> object:
+        self.asked.append(request)
+        if isinstance(request, DescribeClusterRequest):
+            return DescribeClusterResponse(cluster_id="c", cluster_authorized_operations=self._operations)
+        partitions = [] if self._code else [MetadataResponsePartition(leader_id=-1)]
+        topics = [
+            MetadataResponseTopic(name=topic.name, error_code=self._code, partitions=partitions)
+            for topic in request.topics or ()
+        ]
+        return MetadataResponse(topics=topics, cluster_authorized_operations=self._operations)
+
+
+def codes(errors: list[KctlError]) -> list[str]:
+    return [error.code for error in errors]
+
+
+def test_groups_that_may_not_be_seen_are_missed_and_nothing_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers log each refusal."""
+    session = session_of(1)
+    rights = Rights(monkeypatch, session, 0, REFUSED)
+    for _ in range(2):
+        assert codes(session.unlisted(GROUP)) == ["CLUSTER_AUTHORIZATION_FAILED"]
+        assert session.unlisted(TRANSACTION) == []
+    of_cluster, of_topic = rights.asked
+    assert of_cluster == DescribeClusterRequest(include_cluster_authorized_operations=True)
+    assert isinstance(of_topic, MetadataRequest)
+
+
+def test_a_topic_of_coordinators_that_may_not_be_seen_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_of(1)
+    rights = Rights(monkeypatch, session, DESCRIBE, REFUSED)
+    assert [session.unlisted(GROUP), session.unlisted(GROUP)] == [[], []]
+    assert len(rights.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "operations", "expected"),
+    [
+        (10, 0, "CLUSTER_AUTHORIZATION_FAILED"),
+        (8, DESCRIBE, "COORDINATOR_NOT_AVAILABLE"),
+        (7, 0, "COORDINATOR_NOT_AVAILABLE"),
+        (11, 0, "COORDINATOR_NOT_AVAILABLE"),
+        (10, NOT_TOLD, "COORDINATOR_NOT_AVAILABLE"),
+    ],
+)
+def test_brokers_without_describe_cluster_tell_in_metadata_whether_all_groups_are_seen(
+    monkeypatch: pytest.MonkeyPatch, version: int, operations: int, expected: str
+) -> None:
+    session = session_of(1)
+    Rights(monkeypatch, session, operations).versions.update({DescribeClusterRequest: None, MetadataRequest: version})
+    assert codes(session.unlisted(GROUP)) == [expected]
 
 
 ADVERTISED = "broker 2 advertises {}, which is a broker of cluster theirs, not of ours"
