@@ -52,8 +52,9 @@ class Choice:
         """True if names alone decide, so that the list of all things is not needed."""
         return self._has_names and not (self.match or self.regex)
 
-    def of(self, known: Iterable[str]) -> tuple[list[str], list[KctlError]]:
-        """The chosen ones of those that are (all, if nothing was asked for), and the names that are not."""
+    def of(self, known: Iterable[str], silent: Sequence[KctlError] = ()) -> tuple[list[str], list[KctlError]]:
+        """The chosen ones of those that are (all, if nothing was asked for), and the names that are not. `silent`: why
+        some may be missing from `known`, so that whether a name that is not there exists is not known."""
         known = list(known)
         if not self:
             return known, []
@@ -61,10 +62,15 @@ class Choice:
         wanted = [name for name in known if self._matches(name)]
         named = set(self.names)
         absent = [name for name in self.names if name not in there]
-        missing = list(all_unknown(self.kind, absent, lambda: known, takes_patterns=self.takes_patterns).values())
-        if (self.match or self.regex) and not wanted:
-            patterns = ", ".join((*self.match, *self.regex))
-            missing.append(KctlError(f"no {self.kind} matches {patterns}", exit_code=Exit.NOT_FOUND))
+        patterns = "" if wanted else ", ".join((*self.match, *self.regex))
+        if silent:
+            missing = [silent[0].reason_of(f'whether {self.kind} "{name}" exists is not known') for name in absent]
+            if patterns:
+                missing.append(silent[0].reason_of(f"whether a {self.kind} matches {patterns} is not known"))
+        else:
+            missing = list(all_unknown(self.kind, absent, lambda: known, takes_patterns=self.takes_patterns).values())
+            if patterns:
+                missing.append(KctlError(f"no {self.kind} matches {patterns}", exit_code=Exit.NOT_FOUND))
         return [name for name in self.names if name in there] + [name for name in wanted if name not in named], missing
 
     def _matches(self, name: str) -> bool:

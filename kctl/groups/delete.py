@@ -16,7 +16,7 @@ from kctl.command.paths import undo_dir_option
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.groups.group import DEAD, described_groups
-from kctl.groups.group_lag import chosen_groups, lags_of_groups
+from kctl.groups.group_lag import chosen_groups, lags_of_groups, note_silent
 from kctl.groups.offset_changes import active_error, read_commits, save_undo, undo_command, undo_told
 from kctl.groups.partition_lag import total
 from kctl.reach.session import Session
@@ -45,7 +45,9 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
 
     Example: kctl groups delete etl-nightly
     """
-    group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
+    found = chosen_groups(session, chosen)
+    note_silent(session, found.silent)
+    group_lags, errors = lags_of_groups(session, found)
     active = [group_lag.group for group_lag in group_lags.values() if group_lag.group.is_active]
     errors += [active_error(group, bound="it can be deleted") for group in active]
     rows = [

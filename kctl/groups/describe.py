@@ -16,7 +16,7 @@ from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge
 from kctl.groups.group import REBALANCING, Group, labels
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, note_unknown, with_unread
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, missed_groups, note_unknown, with_unread
 from kctl.groups.history import History, read_histories
 from kctl.groups.members import MEMBER_COLUMNS, member_rows
 from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
@@ -88,7 +88,9 @@ def describe_groups(
 
     Example: kctl groups describe billing
     """
-    group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
+    found = chosen_groups(session, chosen)
+    group_lags, errors = lags_of_groups(session, found)
+    errors += missed_groups(session, found)
     note_unknown(session, group_lags)
     if all_partitions:
         group_lags = with_unread(session, group_lags)

@@ -11,7 +11,7 @@ from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError, exit_code
 from kctl.groups.committed import committed
-from kctl.groups.group_lag import chosen_groups, nothing_of_all
+from kctl.groups.group_lag import chosen_groups, missed_groups, nothing_of_all
 from kctl.groups.offsets_file import FileOffset, csv_text
 from kctl.reach.session import Session
 from kctl.texts.output import Column, render_errors
@@ -37,7 +37,7 @@ def export_offsets(session: Session, chosen: Choice) -> int:
     Example: kctl groups export billing > billing.csv
     """
     found = chosen_groups(session, chosen)
-    errors: list[KctlError] = list(found.errors)
+    errors: list[KctlError] = [*found.errors, *missed_groups(session, found)]
     lines: list[FileOffset] = []
     rows = []
     empty: list[str] = []

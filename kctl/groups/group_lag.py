@@ -25,6 +25,8 @@ class ChosenGroups(NamedTuple):
     names: list[str]
     listed: dict[str, Listed] | None
     errors: list[KctlError]
+    silent: Sequence[KctlError] = ()
+    """Why groups may be missing from `listed`."""
 
     @property
     def is_one(self) -> bool:
@@ -46,9 +48,9 @@ class GroupLag(NamedTuple):
 def chosen_groups(session: Session, chosen: Choice) -> ChosenGroups:
     if chosen.literal:
         return ChosenGroups(list(chosen.names), None, [])
-    listed = all_groups(session)
-    names, errors = chosen.of(listed)
-    return ChosenGroups(names, listed, errors)
+    listed, silent = listed_groups(session)
+    names, errors = chosen.of(listed, silent)
+    return ChosenGroups(names, listed, errors, silent)
 
 
 def all_groups(session: Session) -> dict[str, Listed]:
@@ -61,6 +63,18 @@ def all_groups(session: Session) -> dict[str, Listed]:
 def note_silent(session: Session, silent: Iterable[KctlError]) -> None:
     for error in silent:
         note(session.settings, f"the list of groups may be incomplete: {error.with_code}")
+
+
+def missed_groups(session: Session, chosen: ChosenGroups, *, decides: bool = False) -> list[KctlError]:
+    """Why groups may be missing, as far as that is an error of a look: for who decides by it always, and for programs
+    unless only rights are missing. The rest is noted."""
+    errors = [
+        error
+        for error in chosen.silent
+        if decides or not (session.settings.is_text or error.exit_code is Exit.UNAUTHORIZED)
+    ]
+    note_silent(session, (error for error in chosen.silent if error not in errors))
+    return [error.reason_of("groups may be missing") for error in errors]
 
 
 def lags_of_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, GroupLag], list[KctlError]]:

@@ -14,7 +14,7 @@ from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session, watched
 from kctl.errors import Exit
 from kctl.groups.group import EMPTY, labels
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, note_unknown, unknown_lags
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, missed_groups, note_unknown, unknown_lags
 from kctl.groups.partition_lag import DELETED, PartitionLag, total
 from kctl.groups.rates import (
     STALLED,
@@ -88,6 +88,8 @@ def lag(session: Session, chosen: Choice, by: str, least: int, fail_above: int |
     must commit twice before they appear. The time to catch up is that of the slowest partition. On a terminal the worst
     come first, as many as fit on the screen. With --fail-above, --watch ends as soon as the limit is exceeded. If an
     end cannot be read, lag is not known: with --fail-above the exit code is 4 then, unless the rest exceeds the limit.
+    Then it is also 4 where groups are missing whose coordinator cannot be asked, and 5 where there may be groups that
+    you may not see. Names need no list.
 
     Example: kctl groups lag billing --watch --by partition
     """
@@ -126,7 +128,9 @@ class _Watched:
         session = self._session
         if self.count:
             session.refresh()
-        group_lags, errors = lags_of_groups(session, chosen_groups(session, self._chosen))
+        found = chosen_groups(session, self._chosen)
+        group_lags, errors = lags_of_groups(session, found)
+        errors += missed_groups(session, found, decides=self._decides)
         self._samples = kept([*self._samples, _sample(time.monotonic(), group_lags)])
         self.count += 1
         if self._decides:

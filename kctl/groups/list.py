@@ -10,7 +10,7 @@ from kctl.command.choosing import Choice, choosing
 from kctl.command.cluster_names import group_names, topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.groups.group import CLASSIC, NEW
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, note_unknown, unknown_lags
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, missed_groups, note_unknown, unknown_lags
 from kctl.groups.partition_lag import total
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row
@@ -56,7 +56,8 @@ def list_groups(
 
     Lag covers every partition that the group has committed or is assigned; where nothing is committed, all records
     count. If an end cannot be read, the lag is not known: with --lagging such groups are listed too, and the exit code
-    is 4.
+    is 4. It is also 4 where groups are missing whose coordinator cannot be asked, with --lagging or for programs, as
+    with -o json; and with --lagging 5 where there may be groups that you may not see. Names need no list.
 
     Example: kctl groups list --topic orders --lagging 1000
     """
@@ -71,6 +72,7 @@ def list_groups(
     unwanted = {one.name for one in listed.values() if one.state and not is_wanted(one.state, one.type)}
     found = found._replace(names=[name for name in found.names if name not in unwanted])
     group_lags, errors = lags_of_groups(session, found)
+    errors += missed_groups(session, found, decides=lagging is not None)
     rows = [
         row
         for row in map(_row, group_lags.values())

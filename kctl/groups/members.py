@@ -10,7 +10,7 @@ from kctl.command.choosing import Choice, choosing
 from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.groups.group import Group, labels
-from kctl.groups.group_lag import chosen_groups, lags_of_groups, note_unknown
+from kctl.groups.group_lag import chosen_groups, lags_of_groups, missed_groups, note_unknown
 from kctl.groups.partition_lag import PartitionLag, by_member, total
 from kctl.groups.partitions_text import partitions_text
 from kctl.reach.session import Session
@@ -41,7 +41,9 @@ def group_members(session: Session, chosen: Choice) -> int:
 
     Example: kctl groups members billing -o wide
     """
-    group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
+    found = chosen_groups(session, chosen)
+    group_lags, errors = lags_of_groups(session, found)
+    errors += missed_groups(session, found)
     note_unknown(session, group_lags)
     rows = [row for group_lag in group_lags.values() for row in member_rows(group_lag.group, group_lag.lags)]
     columns = MEMBER_COLUMNS

@@ -18,7 +18,7 @@ from kctl.command.paths import files, undo_dir_option
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.groups.committed import Commits
-from kctl.groups.group_lag import ChosenGroups, chosen_groups, nothing_of, nothing_of_all
+from kctl.groups.group_lag import ChosenGroups, chosen_groups, note_silent, nothing_of, nothing_of_all
 from kctl.groups.offset_changes import inactive_ones, of_known_type, read_commits
 from kctl.groups.offset_plan import COLUMNS, Plans, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets
@@ -107,6 +107,7 @@ def _chosen_groups(session: Session, chosen: Choice, options: Mapping[str, Any])
     elif chosen:
         raise KctlError("--all-groups and group names exclude each other", exit_code=Exit.USAGE)
     found = chosen_groups(session, chosen)
+    note_silent(session, found.silent)
     if found.errors:
         raise found.errors[0]
     return found

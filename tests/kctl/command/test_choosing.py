@@ -19,6 +19,16 @@ def test_names_come_first_and_patterns_in_order() -> None:
     assert [error.what for error in errors] == ['topic "x" does not exist']
 
 
+def test_of_what_may_be_missing_in_a_list_it_is_not_said_that_it_does_not_exist() -> None:
+    away = KctlError("a partition has no leader", exit_code=Exit.UNREACHABLE, code="COORDINATOR_NOT_AVAILABLE")
+    names, errors = Choice("group", ["n1", "n2"], ["x*"], []).of(["n1", "n12"], [away])
+    assert names == ["n1"]
+    assert [(error.with_code, error.exit_code, error.hints) for error in errors] == [
+        (f"{what} is not known: a partition has no leader (COORDINATOR_NOT_AVAILABLE)", Exit.UNREACHABLE, ())
+        for what in ('whether group "n2" exists', "whether a group matches x*")
+    ]
+
+
 def test_a_pattern_is_compiled_once_however_many_names_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[object] = []
     compile_all = choosing._compiled

@@ -10,9 +10,10 @@ import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition, home_partition
-from kctl.errors import Exit, KctlError
+from kctl.errors import Exit, KctlError, failure
 from kctl.groups import group_lag, history
 from kctl.reach.connection import Connection
+from kctl.reach.session import Session
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.kctl.groups.reading import commit, commit_as, make_topic, reading
@@ -176,6 +177,43 @@ def test_fails_above(on_broker: Kctl, port: int) -> None:
     assert on_broker("groups", "lag", "above", "--fail-above", "7").code == Exit.DONE
     assert on_broker("groups", "lag", "above", "--fail-above", "6").code == Exit.FINDINGS
     assert on_broker("groups", "lag", "above", "--min", "8", "-o", "csv", "--no-headers").out == ""
+
+
+AWAY = failure(ErrorCode.COORDINATOR_NOT_AVAILABLE, "a partition has no leader")
+UNSEEN = failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "some may not be seen")
+
+
+MISSING = (
+    ("list --match missed*", Exit.DONE, Exit.DONE),
+    ("list --match missed* -o json", Exit.UNREACHABLE, Exit.DONE),
+    ("list --match missed* --lagging 0", Exit.UNREACHABLE, Exit.UNAUTHORIZED),
+    ("lag --match missed*", Exit.DONE, Exit.DONE),
+    ("lag --match missed* -o json", Exit.UNREACHABLE, Exit.DONE),
+    ("lag --match missed* --fail-above 7", Exit.UNREACHABLE, Exit.UNAUTHORIZED),
+    ("lag --match missed* --fail-above 6", Exit.FINDINGS, Exit.FINDINGS),
+    ("lag missed --fail-above 7", Exit.DONE, Exit.DONE),
+    ("describe --match missed* -o json", Exit.UNREACHABLE, Exit.DONE),
+    ("members --match missed* -o json", Exit.UNREACHABLE, Exit.DONE),
+    ("export --match missed*", Exit.DONE, Exit.DONE),
+    ("export --match missed* -o json", Exit.UNREACHABLE, Exit.DONE),
+    ("describe missing --match missed*", Exit.UNREACHABLE, Exit.UNAUTHORIZED),
+    ("reset-offsets --match missed* --all-topics --to-earliest --dry-run", Exit.DONE, Exit.DONE),
+    ("delete --match missed* --dry-run", Exit.DONE, Exit.DONE),
+)
+"""What is done, and its exit codes where a group may be missing for `AWAY` and for `UNSEEN`."""
+
+
+def test_groups_that_are_missing_are_told_and_no_success_for_who_decides(
+    on_broker: Kctl, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(port, "missed", 10)
+    commit(port, "missed", {TopicPartition("missed", 0): 3})
+    for command, *expected in MISSING:
+        for why, code in zip((AWAY, UNSEEN), expected, strict=True):
+            monkeypatch.setattr(Session, "unlisted", lambda session, kind, why=why: [why])
+            ran = on_broker("groups", *command.split())
+            assert ran.code == code, (command, ran.err)
+            assert (why.with_code in ran.err) == ("--match" in command), (command, ran.err)
 
 
 def test_an_end_that_cannot_be_read_is_no_success_for_who_decides_by_it(
