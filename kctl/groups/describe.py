@@ -90,7 +90,7 @@ def describe_groups(
     """
     found = chosen_groups(session, chosen)
     group_lags, errors = lags_of_groups(session, found)
-    errors += missed_groups(session, found)
+    errors += missed_groups(session, found.silent)
     note_unknown(session, group_lags)
     if all_partitions:
         group_lags = with_unread(session, group_lags)

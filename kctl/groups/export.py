@@ -37,7 +37,7 @@ def export_offsets(session: Session, chosen: Choice) -> int:
     Example: kctl groups export billing > billing.csv
     """
     found = chosen_groups(session, chosen)
-    errors: list[KctlError] = [*found.errors, *missed_groups(session, found)]
+    errors: list[KctlError] = [*found.errors, *missed_groups(session, found.silent)]
     lines: list[FileOffset] = []
     rows = []
     empty: list[str] = []

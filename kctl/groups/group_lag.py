@@ -65,15 +65,13 @@ def note_silent(session: Session, silent: Iterable[KctlError]) -> None:
         note(session.settings, f"the list of groups may be incomplete: {error.with_code}")
 
 
-def missed_groups(session: Session, chosen: ChosenGroups, *, decides: bool = False) -> list[KctlError]:
+def missed_groups(session: Session, silent: Sequence[KctlError], *, decides: bool = False) -> list[KctlError]:
     """Why groups may be missing, as far as that is an error of a look: for who decides by it always, and for programs
     unless only rights are missing. The rest is noted."""
     errors = [
-        error
-        for error in chosen.silent
-        if decides or not (session.settings.is_text or error.exit_code is Exit.UNAUTHORIZED)
+        error for error in silent if decides or not (session.settings.is_text or error.exit_code is Exit.UNAUTHORIZED)
     ]
-    note_silent(session, (error for error in chosen.silent if error not in errors))
+    note_silent(session, (error for error in silent if error not in errors))
     return [error.reason_of("groups may be missing") for error in errors]
 
 

@@ -130,7 +130,7 @@ class _Watched:
             session.refresh()
         found = chosen_groups(session, self._chosen)
         group_lags, errors = lags_of_groups(session, found)
-        errors += missed_groups(session, found, decides=self._decides)
+        errors += missed_groups(session, found.silent, decides=self._decides)
         self._samples = kept([*self._samples, _sample(time.monotonic(), group_lags)])
         self.count += 1
         if self._decides:

@@ -72,7 +72,7 @@ def list_groups(
     unwanted = {one.name for one in listed.values() if one.state and not is_wanted(one.state, one.type)}
     found = found._replace(names=[name for name in found.names if name not in unwanted])
     group_lags, errors = lags_of_groups(session, found)
-    errors += missed_groups(session, found, decides=lagging is not None)
+    errors += missed_groups(session, found.silent, decides=lagging is not None)
     rows = [
         row
         for row in map(_row, group_lags.values())

@@ -43,7 +43,7 @@ def group_members(session: Session, chosen: Choice) -> int:
     """
     found = chosen_groups(session, chosen)
     group_lags, errors = lags_of_groups(session, found)
-    errors += missed_groups(session, found)
+    errors += missed_groups(session, found.silent)
     note_unknown(session, group_lags)
     rows = [row for group_lag in group_lags.values() for row in member_rows(group_lag.group, group_lag.lags)]
     columns = MEMBER_COLUMNS

@@ -123,12 +123,11 @@ def describe(
 
 
 def _readers(session: Session, topics: list[str]) -> tuple[Readers, list[KctlError]]:
-    from kctl.groups.group_lag import note_silent
+    from kctl.groups.group_lag import missed_groups
     from kctl.topics.readers import reading_of
 
     reading = reading_of(session, topics)
-    note_silent(session, reading.silent)
-    return reading.readers, reading.errors
+    return reading.readers, [*reading.errors, *missed_groups(session, reading.silent)]
 
 
 _WORTH_A_LOOK = {"offline", "unreachable", "under-min-isr", "at-min-isr", "under-replicated"}

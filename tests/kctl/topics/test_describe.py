@@ -188,6 +188,19 @@ def test_groups_that_no_broker_tells_are_not_taken_for_none(on_broker: Kctl, mon
     assert ran.code == Exit.UNREACHABLE
 
 
+def test_readers_that_may_be_missing_are_an_error_for_programs(
+    on_broker: Kctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = failure(ErrorCode.COORDINATOR_NOT_AVAILABLE, "a partition has no leader")
+    monkeypatch.setattr(Session, "unlisted", lambda session, kind: [away])
+    created(on_broker, "half-listed", "-p", 1, "-r", 1)
+    ran = on_broker("topics", "describe", "half-listed", "--groups", "-o", "json")
+    told = [(error["error"], error["code"]) for error in json.loads(ran.out)["errors"]]
+    assert told == [("groups may be missing: a partition has no leader", "COORDINATOR_NOT_AVAILABLE")]
+    ran = on_broker("topics", "describe", "half-listed", "--groups")
+    assert (ran.code, f"incomplete: {away.with_code}" in ran.err) == (Exit.DONE, True)
+
+
 def test_a_group_that_has_ended_since_it_was_listed_hides_nothing(
     on_broker: Kctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
