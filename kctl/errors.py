@@ -140,6 +140,7 @@ _REFUSED = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, Erro
 
 MAY_STILL_BE_DONE = "it may still be carried out: check before you try again; kctl doctor looks for what holds it up"
 """The hint when a change has no answer."""
+_WAIT_LONGER = "--timeout 60s waits longer"
 _LOGIN = "log in as a principal that may do this: kctl contexts list, or --command-config FILE"
 _ALLOW = "an administrator of the ACLs can see which one decides (acls check), and allow it: acls add --allow User:NAME"
 _NEXT = {
@@ -172,7 +173,7 @@ _NEXT = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "its partition of __consumer_offsets or __transaction_state has no leader: "
     "kctl topics describe",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is loading: try again, or wait longer with --timeout 60s",
-    ErrorCode.REQUEST_TIMED_OUT: f"{MAY_STILL_BE_DONE}, and --timeout 60s waits longer",
+    ErrorCode.REQUEST_TIMED_OUT: f"{MAY_STILL_BE_DONE}, and {_WAIT_LONGER}",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "kctl partitions status shows the moves, kctl partitions cancel ends them",
     ErrorCode.NON_EMPTY_GROUP: "stop its members first: kctl groups members GROUP shows them",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "stop the members that read the topic: kctl groups members GROUP",
@@ -219,14 +220,20 @@ def exit_of(code: int) -> Exit:
     return Exit.REFUSED if code in _REFUSED else Exit.FAILED
 
 
-def failure(code: int, what: str, message: str | None = None, hints: Sequence[str] = ()) -> KctlError:
-    """A broker's refusal: `what` failed here, and what the broker said of it."""
+def failure(
+    code: int, what: str, message: str | None = None, hints: Sequence[str] = (), *, changes: bool = True
+) -> KctlError:
+    """A broker's refusal: `what` failed here, and what the broker said of it. `changes`: False if what was asked for
+    could change nothing."""
     told = f"{what}: {message.rstrip('.')}" if message else what
-    return KctlError(told, exit_code=exit_of(code), code=code_name(code), hints=hints or next_step(code, message))
+    hints = hints or next_step(code, message, changes=changes)
+    return KctlError(told, exit_code=exit_of(code), code=code_name(code), hints=hints)
 
 
-def next_step(code: int, message: str | None) -> tuple[str, ...]:
+def next_step(code: int, message: str | None, *, changes: bool) -> tuple[str, ...]:
     """A hint for a code that a broker answered, with that message; none for codes that explain themselves."""
+    if code == ErrorCode.REQUEST_TIMED_OUT and not changes:
+        return (_WAIT_LONGER,)
     if code == ErrorCode.KAFKA_STORAGE_ERROR and message is not None and message.startswith(METADATA_STORE):
         return (SEE_TO_STORE,)
     if code == ErrorCode.INVALID_TOPIC_EXCEPTION and message is not None and "collides with" in message:

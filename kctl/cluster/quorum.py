@@ -43,10 +43,10 @@ def quorum(session: Session) -> int:
     topic = RequestTopicData(topic_name=_TOPIC, partitions=[RequestPartitionData(partition_index=0)])
     found = session.ask_controller(DescribeQuorumRequest(topics=[topic]), lambda answer: [answer.error_code])
     if found.error_code:
-        raise failure(found.error_code, "the quorum", found.error_message)
+        raise failure(found.error_code, "the quorum", found.error_message, changes=False)
     (partition,) = found.topics[0].partitions
     if partition.error_code:
-        raise failure(partition.error_code, "the quorum", partition.error_message)
+        raise failure(partition.error_code, "the quorum", partition.error_message, changes=False)
     return answer(session, COLUMNS, rows_of(partition, int(time.time() * 1000)))
 
 

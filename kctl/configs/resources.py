@@ -126,7 +126,7 @@ def described(
                 refused[resource] = result.error_code, result.error_message
             else:
                 found[resource] = sorted(map(entry, result.configs))
-    errors += _failures(session, refused).values()
+    errors += _failures(session, refused, changes=False).values()
     if quotas := [resource for resource in asked if resource.has_quotas]:
         found |= _quotas(session, quotas)
     return {resource: found[resource] for resource in asked if resource in found}, errors
@@ -163,7 +163,7 @@ def altered(
             if result.error_code:
                 resource = Resource(_kind(result.resource_type), result.resource_name)
                 refused[resource] = result.error_code, result.error_message
-    return failed | _failures(session, refused)
+    return failed | _failures(session, refused, changes=not validate_only)
 
 
 def is_secret(name: str, known: Mapping[str, Entry]) -> bool:
@@ -185,8 +185,11 @@ def _kind(number: int) -> str:
     return next(kind for kind, known in _TYPES.items() if known == number)
 
 
-def _failures(session: Session, refused: Refused) -> dict[Resource, KctlError]:
-    failures = {resource: failure(code, str(resource), message) for resource, (code, message) in refused.items()}
+def _failures(session: Session, refused: Refused, *, changes: bool) -> dict[Resource, KctlError]:
+    failures = {
+        resource: failure(code, str(resource), message, changes=changes)
+        for resource, (code, message) in refused.items()
+    }
     unknown = {resource for resource, (code, _) in refused.items() if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     missing = {resource.name: resource for resource in refused if resource.kind == "topic" and resource in unknown}
     if missing:

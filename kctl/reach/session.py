@@ -367,7 +367,7 @@ class Session:
     def _lost(self, connection: Connection, error: KctlError, request: Request[R]) -> KctlError:
         if isinstance(error, Disconnected):
             self._open.pop(connection.address, None)
-            if error.in_doubt and not only_reads(request.__schema__.key):
+            if error.in_doubt and not _changes_nothing(request):
                 error.hints = (MAY_STILL_BE_DONE, *error.hints)
         return error
 
@@ -610,7 +610,12 @@ class Session:
 
 
 def _may_repeat(request: Request[R], answer: R | KctlError) -> bool:
-    return isinstance(answer, Disconnected) and (not answer.in_doubt or only_reads(request.__schema__.key))
+    return isinstance(answer, Disconnected) and (not answer.in_doubt or _changes_nothing(request))
+
+
+def _changes_nothing(request: Request[R]) -> bool:
+    """True for what reads, and for a change that is only to be checked."""
+    return only_reads(request.__schema__.key) or getattr(request, "validate_only", False)
 
 
 def _leaderless(where: TopicPartition) -> KctlError:

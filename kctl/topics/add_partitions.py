@@ -99,7 +99,13 @@ def grow(session: Session, counts: Mapping[str, int], *, validate_only: bool) ->
         validate_only=validate_only,
     )
     answer = session.ask_controller(request, lambda answer: (result.error_code for result in answer.results))
-    return {r.name: failure(r.error_code, f'topic "{r.name}"', r.error_message) for r in answer.results if r.error_code}
+    return {
+        result.name: failure(
+            result.error_code, f'topic "{result.name}"', result.error_message, changes=not validate_only
+        )
+        for result in answer.results
+        if result.error_code
+    }
 
 
 def have_grown(session: Session, counts: Mapping[str, int]) -> bool:

@@ -352,7 +352,7 @@ def request(session: Session, wanted: Sequence[Wanted], *, validate_only: bool) 
     """The topics that the broker refuses, and why."""
     answer = _ask(session, wanted, validate_only=validate_only)
     return {
-        topic.name: failure(topic.error_code, f'topic "{topic.name}"', topic.error_message)
+        topic.name: failure(topic.error_code, f'topic "{topic.name}"', topic.error_message, changes=not validate_only)
         for topic in answer.topics
         if topic.error_code
     }

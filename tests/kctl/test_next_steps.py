@@ -6,6 +6,8 @@ import io
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,11 +16,13 @@ from kafkad.api.describe_configs import _UNREAD
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.meta.refusals import storage_refused
 from kafkad.meta.store import ConnectionLoss
+from kafkad.wire.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kctl.cli import COMMANDS, MEANT
-from kctl.errors import Exit, failure
+from kctl.errors import MAY_STILL_BE_DONE, Exit, failure
 from kctl.settings import Settings
 from kctl.texts.spelling import hints_of
 from kctl.tokens.asking import token_failure
+from kctl.topics.add_partitions import grow
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 
@@ -132,6 +136,16 @@ def test_refusals_say_what_to_do(code: ErrorCode) -> None:
     (hint,) = failure(code, "topic x").hints
     assert hint
     assert failure(code, "topic x", hints=["better"]).hints == ("better",)
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_only_a_change_may_still_be_carried_out(validate_only: bool) -> None:
+    timed_out = CreatePartitionsTopicResult(name="t", error_code=ErrorCode.REQUEST_TIMED_OUT)
+    answer = CreatePartitionsResponse(results=[timed_out])
+    session: Any = SimpleNamespace(broker_timeout_ms=900, ask_controller=lambda request, codes: answer)
+    (hint,) = grow(session, {"t": 2}, validate_only=validate_only)["t"].hints
+    assert "--timeout 60s waits longer" in hint
+    assert (MAY_STILL_BE_DONE in hint) is not validate_only
 
 
 def test_who_may_allow_it_is_told_what_not_with_whose_login() -> None:

@@ -383,6 +383,16 @@ def test_brokers_without_describe_cluster_tell_in_metadata_whether_all_groups_ar
     assert codes(session.unlisted(GROUP)) == [expected]
 
 
+def test_what_was_only_to_be_checked_cannot_still_be_carried_out(pair: tuple[Flaky, Flaky]) -> None:
+    dying, _ = pair
+    session = Session(Settings(), Access(bootstrap=(tuple(dying.address),)))
+    session.connection(1)
+    dying.answers = False
+    (lost,) = session.call_each({1: CreateTopicsRequest(topics=[], validate_only=True)}).values()
+    assert isinstance(lost, Disconnected) and lost.in_doubt and MAY_STILL_BE_DONE not in lost.hints
+    session.close()
+
+
 ADVERTISED = "broker 2 advertises {}, which is a broker of cluster theirs, not of ours"
 """What is said where broker 1 tells of another cluster's address."""
 
