@@ -220,12 +220,16 @@ def exit_of(code: int) -> Exit:
     return Exit.REFUSED if code in _REFUSED else Exit.FAILED
 
 
+_DUMPS = ("Request Request(", "Request(processor=")
+"""What Kafka's own message begins with where it has nothing to say but the request, with its buffer."""
+
+
 def failure(
     code: int, what: str, message: str | None = None, hints: Sequence[str] = (), *, changes: bool = True
 ) -> KctlError:
     """A broker's refusal: `what` failed here, and what the broker said of it. `changes`: False if what was asked for
     could change nothing."""
-    told = f"{what}: {message.rstrip('.')}" if message else what
+    told = f"{what}: {message.rstrip('.')}" if message and not message.startswith(_DUMPS) else what
     hints = hints or next_step(code, message, changes=changes)
     return KctlError(told, exit_code=exit_of(code), code=code_name(code), hints=hints)
 

@@ -62,7 +62,7 @@ def active_moves(
     request = ListPartitionReassignmentsRequest(timeout_ms=session.broker_timeout_ms, topics=topics)
     response = session.ask_controller(request, lambda answer: [answer.error_code])
     if response.error_code and response.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise failure(response.error_code, "the moves under way", response.error_message, changes=False)
+        raise failure(response.error_code, "the list of moves is refused", response.error_message, changes=False)
     return {
         TopicPartition(topic.name, each.partition_index): Active(
             tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)

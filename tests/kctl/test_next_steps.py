@@ -148,6 +148,14 @@ def test_only_a_change_may_still_be_carried_out(validate_only: bool) -> None:
     assert (MAY_STILL_BE_DONE in hint) is not validate_only
 
 
+def test_no_dump_of_the_request_is_told() -> None:
+    """Kafka's message to who may not ask for the moves under way."""
+    dump = "Request(processor=5, connectionId=h:1-h:2-0-1, buffer=java.nio.HeapByteBuffer[pos=0], envelope=None)"
+    for message in (f"Request {dump} is not authorized.", f"{dump} needs CLUSTER_ACTION permission."):
+        refused = failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the list of moves is refused", message)
+        assert refused.with_code == "the list of moves is refused (CLUSTER_AUTHORIZATION_FAILED)"
+
+
 def test_who_may_allow_it_is_told_what_not_with_whose_login() -> None:
     """The hint is for another person: with the context of who was refused it would be refused, too."""
     settings = Settings()
