@@ -10,7 +10,7 @@ import click
 from kctl.command.options import names_in
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.doctor import brokers, groups, topics, transactions
-from kctl.doctor.facts import GROUPS, Facts, gather, grown
+from kctl.doctor.facts import BROKER_SETTINGS, GROUPS, HEALTH, Facts, gather, grown
 from kctl.doctor.finding import Check, Finding, Severity, folded
 from kctl.errors import Exit, KctlError, did_you_mean, exit_code
 from kctl.reach.log_dirs import log_dirs
@@ -68,7 +68,7 @@ def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, s
     if checks:
         return _list(session, chosen)
     begin = time.monotonic()
-    facts = gather(session, {need for check in chosen for need in check.needs}, int(time.time() * 1000))
+    facts = gather(session, needs_of(chosen), int(time.time() * 1000))
     if sample is not None:
         facts = _looked_at_twice(session, facts, parse_duration_ms(sample, unit="s") / 1000)
     found = look(facts, chosen)
@@ -83,6 +83,12 @@ def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, s
     if worst >= Severity[fail_on.upper()]:
         return Exit.FINDINGS
     return exit_code([error for errors in unseen.values() for error in errors])
+
+
+def needs_of(checks: Sequence[Check]) -> set[str]:
+    """The facts that these checks look at, and those that tell whether their fixes can be carried out."""
+    needs = {need for check in checks for need in check.needs}
+    return needs | {BROKER_SETTINGS, HEALTH} if any(check.changes for check in checks) else needs
 
 
 def look(facts: Facts, checks: Sequence[Check]) -> list[Found]:

@@ -112,8 +112,11 @@ class Facts(NamedTuple):
         if self.controller_id < 0:
             return "there is a controller"
         cut_off = {broker for broker, report in self.health.items() if report.cut_off is not None}
-        if cut_off and (self.controller_id in cut_off or len(cut_off) == len(self.health)):
+        registered = {broker.id for broker in self.brokers if broker.host is not None}
+        if cut_off and (self.controller_id in cut_off or registered <= cut_off):
             return "ZooKeeper is back"
+        if any(report.takes_no_changes for report in self.health.values()):
+            return "the disk of the metadata takes changes"
         return None
 
     def without(self, need: str, errors: Iterable[KctlError]) -> Facts:

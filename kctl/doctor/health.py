@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 _DAMAGED, _EXPOSED, _CUT_OFF = "damaged: ", "exposed: ", "no connection to ZooKeeper"
-_REFUSING = (": changes of metadata are refused", ": no topics are created")
+_REFUSING, _NO_TOPICS = ": changes of metadata are refused", ": no topics are created"
 _TIMEOUT_S = 3.0
 _ANY = ("", "0.0.0.0", "::", "[::]")
 
@@ -52,6 +52,11 @@ class HealthReport(NamedTuple):
     refusing: str | None = None
     """Why it takes no changes of the metadata that it keeps itself, or no new topics; None while it does."""
 
+    @property
+    def takes_no_changes(self) -> bool:
+        """True where even the topics that there are cannot be changed."""
+        return self.refusing is not None and _REFUSING in self.refusing
+
 
 def health_report(listener: HttpListener, tls: Callable[[], SSLContext]) -> HealthReport:
     """Asks the broker. OSError when it cannot be reached, or not be trusted by `tls`."""
@@ -70,7 +75,7 @@ def health_report(listener: HttpListener, tls: Callable[[], SSLContext]) -> Heal
         damaged,
         exposed,
         cut_off=next((line for line in lines if line.startswith(_CUT_OFF)), None),
-        refusing=next((line for line in lines if any(each in line for each in _REFUSING)), None),
+        refusing=next((line for line in lines if _REFUSING in line or _NO_TOPICS in line), None),
     )
 
 

@@ -12,8 +12,8 @@ from kafkad.names import TopicPartition
 from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kctl.acls.bindings import Binding, Resource
 from kctl.brokers.facts import BrokerFacts
-from kctl.doctor.command import CHECKS, look, not_looked_at
-from kctl.doctor.facts import ACLS, DIRECTORIES, Facts, grown, retention_ms
+from kctl.doctor.command import CHECKS, look, needs_of, not_looked_at
+from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, Facts, grown, retention_ms
 from kctl.doctor.finding import Finding, Severity
 from kctl.doctor.groups import stuck
 from kctl.doctor.health import HealthReport
@@ -142,7 +142,11 @@ def test_a_full_disk_is_told_what_makes_room() -> None:
     [
         ({"controller_id": -1}, "there is a controller"),
         ({"health": {1: HealthReport((), (), "refused"), 2: HealthReport((), ())}}, "ZooKeeper is back"),
-        ({"health": {2: HealthReport((), (), "refused")}}, "ZooKeeper is back"),
+        ({"controller_id": 9, "health": dict.fromkeys((1, 2), HealthReport((), (), "refused"))}, "ZooKeeper is back"),
+        (
+            {"health": {2: HealthReport((), (), refusing="the disk is full: changes of metadata are refused")}},
+            "the disk of the metadata takes changes",
+        ),
     ],
 )
 def test_a_fix_that_changes_metadata_says_when_that_is_possible_again(changed: dict[str, Any], until: str) -> None:
@@ -153,11 +157,37 @@ def test_a_fix_that_changes_metadata_says_when_that_is_possible_again(changed: d
         assert later == now._replace(fix=f"once {until}: {now.fix}")
 
 
-def test_one_broker_without_zookeeper_keeps_nothing_from_being_changed() -> None:
-    health = {1: HealthReport((), ()), 2: HealthReport((), (), "refused")}
+@pytest.mark.parametrize(
+    "health",
+    [
+        {1: HealthReport((), ()), 2: HealthReport((), (), "refused")},
+        {2: HealthReport((), (), "refused")},
+        {1: HealthReport((), (), refusing="the disk is nearly full: no topics are created until 1 GB are free")},
+    ],
+    ids=["one of two kafkads is cut off", "one kafkad beside a Kafka is cut off", "room for changes"],
+)
+def test_what_one_broker_tells_keeps_nothing_from_being_changed(health: dict[int, HealthReport]) -> None:
     moved = HEALTHY._replace(topics=(topic("t", (2, [1, 2], [1, 2])),), health=health)
     (finding,) = found(moved, "preferred-leaders")
     assert finding.fix == "kctl partitions elect --preferred --all"
+
+
+@pytest.mark.parametrize(
+    ("check", "changed"),
+    [
+        ("settings", {"broker_settings": {1: {"unclean.leader.election.enable": "true"}}}),
+        ("open-without-acls", {"broker_settings": LAX}),
+    ],
+)
+def test_a_change_of_settings_or_acls_waits_for_a_controller(check: str, changed: dict[str, Any]) -> None:
+    (finding,) = found(HEALTHY._replace(controller_id=-1, **changed), check)
+    assert finding.fix.startswith("once there is a controller: ")
+
+
+@pytest.mark.parametrize(("check", "is_asked"), [("single-replica", True), ("offline", False)])
+def test_a_check_whose_fix_is_a_change_asks_whether_there_can_be_one(check: str, is_asked: bool) -> None:
+    needs = needs_of([each for each in CHECKS if each.id == check])
+    assert ({HEALTH, BROKER_SETTINGS} <= needs) is is_asked
 
 
 def test_ids_are_unique() -> None:
