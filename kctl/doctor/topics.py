@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
@@ -119,12 +119,23 @@ def single_replica(facts: Facts) -> Iterator[Finding]:
         kinds = " and ".join(_COORDINATED[name] for name in alone)
         summary = f"one replica of {' and '.join(alone)}: with its broker the {kinds} stand still"
         replicas = min(_REPLICAS, len(facts.brokers))
-        fix = f"kctl partitions plan --rf {replicas} --topics {','.join(alone)}"
+        waiting = _waiting_for(facts, replicas, alone)
+        fix = f"{waiting}kctl partitions plan --rf {replicas} --topics {','.join(alone)}"
         yield Finding(Severity.WARN, summary, alone, fix)
     others = tuple(name for name in single if name not in _COORDINATED)
     if others:
         summary = f"{counted(len(others), 'topic')} with one replica"
-        yield Finding(Severity.INFO, summary, others, "kctl partitions plan --rf 2 --topics NAME")
+        fix = f"{_waiting_for(facts, 2, ())}kctl partitions plan --rf 2 --topics NAME"
+        yield Finding(Severity.INFO, summary, others, fix)
+
+
+def _waiting_for(facts: Facts, replicas: int, topics: Collection[str]) -> str:
+    """The beginning of a fix that gives topics so many replicas: the brokers that it needs and that are down."""
+    down = {broker.id for broker in facts.brokers if broker.host is None}
+    if len(facts.brokers) - len(down) >= replicas:
+        leaderless = [one for where, one in _partitions(facts) if where.topic in topics and one.leader_id < 0]
+        down &= {broker for one in leaderless for broker in one.replica_nodes}
+    return f"once broker {_numbers(down)} is back: " if down else ""
 
 
 def min_isr_settings(facts: Facts) -> Iterator[Finding]:

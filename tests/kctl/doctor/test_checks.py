@@ -343,6 +343,24 @@ def test_both_topics_of_coordinators_get_as_many_replicas_as_there_can_be_up_to_
 
 
 @pytest.mark.parametrize(
+    ("brokers", "leader", "waits"),
+    [
+        (3, 1, "once broker 3 is back: "),  # there are two for three replicas
+        (4, 1, ""),
+        (4, -1, "once broker 4 is back: "),  # there is nothing to copy from
+    ],
+)
+def test_more_replicas_wait_for_brokers_that_are_down(brokers: int, leader: int, waits: str) -> None:
+    there = tuple(broker(1)._replace(id=number) for number in range(1, brokers))
+    away = broker(1)._replace(id=brokers, host=None, port=None, rack=None, release=None)
+    held = brokers if leader < 0 else 1
+    topics = (topic("__consumer_offsets", (leader, [held], [held])), topic("t", (1, [1], [1])))
+    alone, other = found(HEALTHY._replace(topics=topics, brokers=(*there, away)), "single-replica")
+    assert alone.fix == f"{waits}kctl partitions plan --rf 3 --topics __consumer_offsets"
+    assert other.fix == "kctl partitions plan --rf 2 --topics NAME"
+
+
+@pytest.mark.parametrize(
     ("name", "told"),
     [
         ("__consumer_offsets", "1 partition of __consumer_offsets without a leader: their groups stand still"),
