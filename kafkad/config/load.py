@@ -37,12 +37,7 @@ _NUMBERS = (ConfigType.SHORT, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 _WHILE_RUNNING = "as in Kafka, it can only be set while the broker runs, by kctl configs set or kafka-configs"
 _IDS = ("broker.id", "node.id")
 _KEYS = "ssl.keystore.location"
-_NO_SECRETS = (
-    "ssl.keystore.certificate.chain",
-    "ssl.truststore.certificates",
-    "super.users",
-    "allow.everyone.if.no.acl.found",
-)
+_NO_SECRETS = ("ssl.keystore.certificate.chain", "ssl.truststore.certificates", "super.users")
 """Kafka describes these like passwords."""
 
 

@@ -142,22 +142,25 @@ def open_to_all(facts: Facts) -> Iterator[Finding]:
 
 
 def open_without_acls(facts: Facts) -> Iterator[Finding]:
-    """Brokers tell that the setting is there, and not its value; the fix is right for either."""
-    lax = tuple(
-        f"broker/{broker}"
+    """Kafka does not tell the value, which may well be false: that is no warning."""
+    if ACLS in facts.unseen:
+        return
+    told = {
+        broker: own[OPEN_WITHOUT_ACL]
         for broker, own in facts.broker_settings.items()
         if own.get("authorizer.class.name") and OPEN_WITHOUT_ACL in own
-    )
-    if not lax or ACLS in facts.unseen:
-        return
+    }
     severity, who = (
         (Severity.INFO, "everybody may do what no ACL is about")
         if facts.acls
         else (Severity.WARN, "there are no ACLs, so that everybody may do everything")
     )
-    summary = f"{who}, unless {OPEN_WITHOUT_ACL} is false (brokers do not tell)"
     fix = f"kctl acls add, where one is missing; then take {OPEN_WITHOUT_ACL} out on the brokers"
-    yield Finding(severity, summary, lax, fix)
+    if lax := tuple(f"broker/{broker}" for broker, value in told.items() if (value or "").lower() == "true"):
+        yield Finding(severity, f"{who}: {OPEN_WITHOUT_ACL} is true", lax, fix)
+    if hidden := tuple(f"broker/{broker}" for broker, value in told.items() if value is None):
+        summary = f"{OPEN_WITHOUT_ACL} is set, and brokers do not tell to what; if it is true, {who}"
+        yield Finding(Severity.INFO, summary, hidden, fix)
 
 
 def never_matching(facts: Facts) -> Iterator[Finding]:

@@ -44,7 +44,7 @@ TOPIC_SETTINGS = (
     "cleanup.policy",
 )
 OPEN_WITHOUT_ACL = "allow.everyone.if.no.acl.found"
-"""Brokers describe it only where it is set, and without its value, as a secret."""
+"""Brokers describe it only where it is set, and Kafka without its value, as a secret."""
 SETTINGS_OF_BROKERS = (
     "authorizer.class.name",
     OPEN_WITHOUT_ACL,

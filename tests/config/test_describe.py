@@ -175,6 +175,14 @@ def test_what_is_hidden_until_it_is_set_has_its_default_among_the_synonyms() -> 
     assert len(row.synonyms) == 1
 
 
+@pytest.mark.parametrize("value", ["true", "FALSE"])
+def test_whether_everybody_may_do_what_no_acl_is_about_is_told(value: str) -> None:
+    authorizer = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
+    config = load(None, [f"allow.everyone.if.no.acl.found={value}", authorizer], {})
+    (row,) = (row for row in describe_broker(config) if row.name == "allow.everyone.if.no.acl.found")
+    assert (row.value, row.sensitive, row.read_only) == (value, False, True)
+
+
 def test_a_topic_shows_what_it_has_of_its_broker() -> None:
     limit = "log.message.timestamp.difference.max.ms=3600000"
     rows = {row.name: row for row in describe_topic(load(None, [limit, "log.retention.ms=-7"], {}), {})}

@@ -41,9 +41,10 @@ SETTINGS: tuple[Setting, ...] = (
         "Whether ACLs decide who may do what: kafka.security.authorizer.AclAuthorizer; empty: everybody may.",
         valid=authorizer_class,
     ),
-    # Kafka leaves these two to the authorizer: where they are set, it describes them as it does passwords.
+    # Kafka leaves these two to the authorizer: where they are set, it describes them as it does passwords. The second
+    # one says nothing of anybody, and is described with its value: kctl doctor tells by it who is left in.
     password("super.users", "", MEDIUM, "Principals that may do everything, with ; between them.", hidden=True),
-    password(
+    string(
         "allow.everyone.if.no.acl.found",
         "false",
         MEDIUM,

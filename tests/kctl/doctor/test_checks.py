@@ -79,8 +79,11 @@ DECIDED = Lingering(
     ONGOING.transaction._replace(state="PrepareCommit"), None, ("t-1 (leader 2 is down)", "t-2 (leader 2 is down)")
 )
 ALLOWED = Binding("User:*", "*", "All", Resource("topic", "*"), "allow")
-LAX = {2: {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "allow.everyone.if.no.acl.found": None}}
-"""As brokers describe it: without the value."""
+LAX = {
+    2: {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "allow.everyone.if.no.acl.found": "TRUE"}
+}
+HIDDEN = {2: {**LAX[2], "allow.everyone.if.no.acl.found": None}}
+"""As Kafka describes it: without the value."""
 HEALTHY = Facts(
     now_ms=0,
     controller_id=1,
@@ -258,7 +261,19 @@ def test_ids_are_unique() -> None:
             "open-without-acls",
             {"broker_settings": LAX, "acls": (ALLOWED._replace(principal="User:alice"),)},
             INFO,
-            "everybody may do what no ACL is about",
+            "everybody may do what no ACL is about: allow.everyone.if.no.acl.found is true",
+        ),
+        (
+            "open-without-acls",
+            {"broker_settings": HIDDEN},
+            INFO,
+            "allow.everyone.if.no.acl.found is set, and brokers do not tell to what; if it is true, there are no ACLs",
+        ),
+        (
+            "open-without-acls",
+            {"broker_settings": HIDDEN, "acls": (ALLOWED._replace(principal="User:alice"),)},
+            INFO,
+            "if it is true, everybody may do what no ACL is about",
         ),
         ("unmatched-acls", {"acls": (ALLOWED._replace(host="10.0.0.0/8"),)}, WARN, "1 ACL that can never match"),
         ("unmatched-acls", {"acls": (ALLOWED._replace(operation="ClusterAction"),)}, WARN, "1 ACL that can never"),
@@ -399,6 +414,7 @@ def test_acls_that_are_in_order(acl: Binding) -> None:
     [
         HEALTHY._replace(broker_settings={1: {"authorizer.class.name": LAX[2]["authorizer.class.name"]}}),
         HEALTHY._replace(broker_settings={1: {**LAX[2], "authorizer.class.name": ""}}),
+        HEALTHY._replace(broker_settings={1: {**LAX[2], "allow.everyone.if.no.acl.found": "false"}}),
         HEALTHY._replace(broker_settings=LAX).without(ACLS, [KctlError("not authorized")]),
     ],
 )
