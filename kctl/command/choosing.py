@@ -11,6 +11,7 @@ import click
 
 from kafkad.errors import ErrorCode
 from kctl.command.cluster_names import broker_ids, group_names, topic_names
+from kctl.command.options import literal_arguments
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.texts.spelling import quote
 
@@ -153,8 +154,9 @@ def choosing(
 
 
 def _with_standard_input(names: Sequence[str]) -> Iterable[str]:
-    for name in names:
-        if name == "-":
+    literal_from = len(names) - literal_arguments()
+    for at, name in enumerate(names):
+        if name == "-" and at < literal_from:
             yield from (line.strip() for line in sys.stdin if line.strip())
         else:
             yield name

@@ -58,6 +58,20 @@ def spelled_out(arguments: list[str]) -> list[str]:
     return [f"--watch={_WATCH_SECONDS}" if word == "--watch" else word for word in arguments]
 
 
+_LITERAL = "kctl.literal"
+
+
+def note_literal(context: click.Context, arguments: list[str]) -> None:
+    """Keeps how many arguments stand behind `--`: click does not tell them from others."""
+    context.meta[_LITERAL] = len(arguments) - arguments.index("--") - 1 if "--" in arguments else 0
+
+
+def literal_arguments() -> int:
+    """How many of the last arguments of this command stand behind `--`, where each is a name, also `-`."""
+    context = click.get_current_context(silent=True)
+    return 0 if context is None else int(context.meta.get(_LITERAL, 0))
+
+
 def _flag(name: str, text: str, *short: str) -> CommonOption:
     names = ["--" + name.replace("_", "-"), *short, name]
     return CommonOption(names, is_flag=True, default=None, expose_value=False, callback=_store, help=text)

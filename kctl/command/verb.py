@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from kctl.command.help import HELP, format_options
-from kctl.command.options import options, refuse_empty, spelled_out
+from kctl.command.options import note_literal, options, refuse_empty, spelled_out
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, render_errors, time_text
@@ -90,6 +90,7 @@ class KctlCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """`--schema` needs none of the arguments that the command needs."""
+        note_literal(ctx, args)
         if "--schema" not in args or not self.columns:
             left = super().parse_args(ctx, spelled_out(args))
             self._refuse_empty(ctx)

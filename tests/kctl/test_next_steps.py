@@ -98,6 +98,7 @@ def test_what_undoes_a_change_takes_no_name_for_an_option(
     on_broker("groups", "reset-offsets", "-y", "--topic", "-undo", "--to", 0, "--", "-kept")
     for words in (
         ("topics", "create", "-y", "-p", 1, "--", "-undone"),
+        ("topics", "create", "-y", "-p", 1, "--", "-"),
         ("groups", "reset-offsets", "-y", "--topic", "-undo", "--to", 0, "--", "-group"),
         ("groups", "delete-offsets", "-y", "--topic", "-undo", "--", "-kept"),
         ("groups", "delete", "-y", "--", "-kept"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 
+import click
 import pytest
 
 from kctl.command import choosing
 from kctl.command.choosing import Choice
+from kctl.command.verb import KctlCommand
 from kctl.errors import Exit, KctlError
 from tests.kctl.conftest import Kctl
 
@@ -43,6 +45,20 @@ def test_no_name_on_standard_input_chooses_nothing(monkeypatch: pytest.MonkeyPat
     assert (bool(chosen), chosen.literal, chosen.of(["a", "b"])) == (True, True, ([], []))
     with pytest.raises(KctlError, match="no topic is named"):
         chosen.required()
+
+
+def test_behind_two_dashes_one_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("read\n"))
+    told: list[tuple[str, ...]] = []
+
+    @click.command(cls=KctlCommand)
+    @choosing.choosing("topic")
+    def look(chosen: Choice) -> None:
+        told.append(chosen.names)
+
+    look.main(["a", "-", "--", "-", "-b"], standalone_mode=False)
+    look.main(["--", "-"], standalone_mode=False)
+    assert told == [("a", "read", "-", "-b"), ("-",)]
 
 
 def test_only_the_first_of_many_unknown_names_say_which_look_like_them() -> None:
