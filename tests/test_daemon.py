@@ -25,8 +25,10 @@ from kafkad import __version__
 from kafkad.broker.daemon import Daemon
 from kafkad.broker.metadata_store import MetadataStore
 from kafkad.broker.parts import Parts
+from kafkad.broker.supervised import Supervised
 from kafkad.config import Config, load
 from kafkad.errors import ErrorCode
+from kafkad.exit_status import FAILED
 from kafkad.log.log import Log
 from kafkad.names import TopicPartition
 from kafkad.systemd import NOT_BLANK
@@ -196,6 +198,32 @@ def test_the_ready_line_counts_what_the_log_directories_hold(
     with caplog.at_level(logging.INFO, "kafkad"):
         asyncio.run(ready())
     assert caplog.messages[-1].endswith(f"; data in {tmp_path}; {told}")
+
+
+def test_a_supervisor_hears_from_the_beginning_of_the_start_on_that_a_broker_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This one waits for the metadata store, until that is gone."""
+
+    async def started(manager: socket.socket, store: socket.socket, supervisor: socket.socket) -> str:
+        config = load(None, [f"log.dirs={tmp_path}", f"listeners=PLAINTEXT://127.0.0.1:{free_port()}"], {})
+        daemon = Daemon(config, lambda: config, Supervised(store=store))
+        serving = asyncio.create_task(daemon.serve())
+        first = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(manager, 4096), 20)
+        supervisor.close()
+        assert await serving == FAILED
+        daemon._server.close()
+        daemon._threads.end()
+        daemon._notifier.close()
+        return first.decode()
+
+    store, supervisor = socket.socketpair()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "30000000")
+        assert asyncio.run(started(manager, store, supervisor)) == "WATCHDOG=1"
 
 
 def test_idle_connections_are_looked_for_again_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,7 @@ class Daemon:
     async def _serve(self) -> int:
         """Addresses are bound before any data is touched: one that is taken ends the start."""
         self._threads.start()
+        chores = [] if self._supervised is None else [asyncio.create_task(self._feed_watchdog())]
         config = self._settings.config
         self._tls = self._make_tls(config)
         self._bind(config)
@@ -177,10 +178,12 @@ class Daemon:
         if not self._stopping.is_set():
             self._announce(parts, store)
         imports = self._import_handlers(parts.dispatcher)
-        work = [self._close_idle(), self._feed_watchdog(), self._reload_when_asked(parts), imports]
+        work = [self._close_idle(), self._reload_when_asked(parts), imports]
+        if self._supervised is None:
+            work.append(self._feed_watchdog())
         if self._tls is not None:
             work.append(self._tls.follow_files())
-        chores = [asyncio.create_task(chore) for chore in work]
+        chores += [asyncio.create_task(chore) for chore in work]
         await self._stopping.wait()
         for chore in chores:
             chore.cancel()
@@ -505,6 +508,8 @@ class Daemon:
         await every(lambda: _IDLE_CHECK_MS, "the search for idle connections", close, self._clock, self._timers)
 
     async def _feed_watchdog(self) -> None:
+        """A supervisor's from the beginning on: a start that says nothing hangs. systemd's once it is ready, for until
+        then that has a time for the start."""
         interval_s = self._notifier.watchdog_interval_s
         while interval_s is not None:
             self._notifier.watchdog()

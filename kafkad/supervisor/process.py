@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 
 _BAD_CONFIGURATION_S = 1.0
 """The least time until one is tried again: it does not mend itself, and the others may be about to say the same."""
-_SILENT_TICKS = 3
+_KILLED_AT = 4
+"""Ticks without a word."""
 _REMEMBERED_ENDS = 10
 
 
@@ -72,6 +73,8 @@ class BrokerProcess:
         self._heard = False
         self._heard_at = monotonic()
         """Its last notice or answer, or its start."""
+        self._ends_itself = False
+        """It has said that it stops."""
         self._was_ready = False
         self._stopping = asyncio.Event()
 
@@ -132,15 +135,25 @@ class BrokerProcess:
             self.has_run_by_settings = self.has_run_by_settings or NOT_BLANK in notice
         elif "STOPPING" in notice:
             self.ready = False
+            self._ends_itself = True
         self.doing = notice.get("STATUS", self.doing)
         self._on_change()
 
     def tick(self) -> None:
-        """Called as often as the broker feeds its watchdog: one that is ready and says nothing is killed."""
+        """Called as often as the broker feeds its watchdog, which it does from its first moment on: one that says
+        nothing is killed. One that stops may, its loop stands still while logs are closed."""
         self._silent_ticks += 1
-        if self.ready and self._silent_ticks > _SILENT_TICKS:
+        if self._process is None or self._ends_itself:
+            return
+        if self._silent_ticks == _KILLED_AT:
             log.error("broker %d (process %s) hangs: it is killed and started again", self.broker_id, self.pid)
             self.signal(signal.SIGKILL)
+        elif self._silent_ticks == 2 * _KILLED_AT:
+            log.error(
+                "broker %d (process %s) was killed and has not ended: the kernel holds it, perhaps for a disk that "
+                "does not answer; it is started again once it has ended",
+                *(self.broker_id, self.pid),
+            )
 
     async def ask(self, path: str, within_s: float = ANSWER_S) -> HttpAnswer | None:
         """None also when it does not run."""
@@ -157,7 +170,8 @@ class BrokerProcess:
             return self.doing
         silent_s = monotonic() - self._heard_at
         silent = f"process {self.pid} does not answer, and has been silent for {silent_s:.0f} s"
-        return f"{silent}; it is started again if that goes on" if self.ready else f"{self.doing}; {silent}"
+        doing = "" if self.ready else f"{self.doing}; "
+        return f"{doing}{silent}" + ("" if self._ends_itself else "; it is started again if that goes on")
 
     async def _run(self) -> tuple[int, int]:
         """One life of the process: its id and exit code. Its session has ended then, too. OSError when the system has
@@ -172,7 +186,7 @@ class BrokerProcess:
         finally:
             there.close()
         self._silent_ticks = 0
-        self._heard = False
+        self._heard = self._ends_itself = False
         self._heard_at = monotonic()
         self.doing = "starting"
         if self._stopping.is_set():

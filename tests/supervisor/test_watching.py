@@ -86,19 +86,64 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-def test_without_a_service_manager_one_that_is_ready_and_silent_is_killed(
-    scenario: Run, monkeypatch: pytest.MonkeyPatch
+LISTENING = {"READY": "1", "STATUS": "listening"}
+
+
+@pytest.mark.parametrize(
+    "said", [[LISTENING], [{"STATUS": "loading logs"}], []], ids=["ready", "loading", "not a word yet"]
+)
+def test_without_a_service_manager_one_that_is_silent_is_killed(
+    scenario: Run, monkeypatch: pytest.MonkeyPatch, said: list[dict[str, str]]
 ) -> None:
-    """In a container, or at a terminal. One that starts may load its logs for as long as it takes."""
+    """In a container, or at a terminal. One that stops may close its logs for as long as it takes."""
     monkeypatch.setattr("kafkad.supervisor.supervisor._TICK_S", 0.0)
 
     async def steps(scene: Scene) -> None:
-        scene.brokers[0].take({"READY": "1", "STATUS": "listening"})
-        scene.brokers[1].take({"STATUS": "loading logs"})
+        for notice in said:
+            scene.brokers[0].take(notice)
+        for notice in (LISTENING, {"STOPPING": "1", "STATUS": "handing leaderships over"}):
+            scene.brokers[1].take(notice)
         watching = asyncio.create_task(scene.supervisor._watch())
         await turns()
         watching.cancel()
-        assert set(scene.sent) == {(0, signal.SIGKILL)}
+        assert scene.sent == [(0, signal.SIGKILL)]
+
+    scenario(steps)
+
+
+def test_one_that_loads_for_long_and_says_that_it_lives_is_left_alone(scenario: Run) -> None:
+    async def steps(scene: Scene) -> None:
+        for _ in range(20):
+            scene.brokers[0].tick()
+            scene.brokers[0].take({"WATCHDOG": "1"})
+        assert scene.sent == []
+
+    scenario(steps)
+
+
+def test_one_that_is_waited_for_to_start_it_again_is_not_taken_for_silent(
+    scenario: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def steps(scene: Scene) -> None:
+        scene.brokers[0]._process = None
+        for _ in range(20):
+            scene.brokers[0].tick()
+        assert (scene.sent, caplog.messages) == ([], [])
+
+    scenario(steps)
+
+
+def test_one_that_no_signal_ends_is_told_of_twice_and_no_more(scenario: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """The kernel holds it, as for a disk that does not answer."""
+
+    async def steps(scene: Scene) -> None:
+        scene.one_hangs()
+        for _ in range(50):
+            scene.brokers[1].tick()
+        assert scene.sent == [(1, signal.SIGKILL)]
+        hangs, held = caplog.messages
+        assert hangs == "broker 1 (process 101) hangs: it is killed and started again"
+        assert held.startswith("broker 1 (process 101) was killed and has not ended: the kernel holds it")
 
     scenario(steps)
 
@@ -155,6 +200,20 @@ def test_of_one_that_hangs_it_is_told_since_when_and_that_is_no_reason_to_end_al
         now[0] += 2
         scene.hanging = {1}
         assert "silent for 2 s" in (await supervisor._ready()).text, "an answer is a sign of life"
+
+    scenario(steps)
+
+
+def test_of_one_that_does_not_answer_amid_its_start_it_is_told_what_it_does_and_what_comes(
+    scenario: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkad.supervisor.process.monotonic", lambda: 1000.0)
+
+    async def steps(scene: Scene) -> None:
+        scene.brokers[1].take({"STATUS": "loading logs"})
+        scene.hanging = {1}
+        silent = "process 101 does not answer, and has been silent for 0 s; it is started again if that goes on"
+        assert await scene.supervisor._health() == Condition(True, f"broker 1: loading logs; {silent}")
 
     scenario(steps)
 
