@@ -582,6 +582,7 @@ class Connection:
                     self._partial is None
                     and self._large is None
                     and not self._transport.pending
+                    and not self._transport.has_part
                     and not has_more(self.fd)
                 ):
                     self.close()

@@ -357,6 +357,10 @@ class TlsTransport:
         self._keep(received)
 
     @property
+    def has_part(self) -> bool:
+        return self._due > 0 or bool(self._kept)
+
+    @property
     def unsent(self) -> int:
         return len(self._out)
 

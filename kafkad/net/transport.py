@@ -36,6 +36,10 @@ class Transport(Protocol):
         """True if there is something to do that the kernel does not report."""
 
     @property
+    def has_part(self) -> bool:
+        """True if it holds the beginning of something that cannot be read before the rest has arrived."""
+
+    @property
     def subject(self) -> str | None:
         """The user that the peer's certificate names, if it has shown one that is trusted."""
 
@@ -78,6 +82,10 @@ class MeasuredTransport:
     @property
     def pending(self) -> bool:
         return self.below.pending
+
+    @property
+    def has_part(self) -> bool:
+        return self.below.has_part
 
     @property
     def subject(self) -> str | None:
@@ -137,6 +145,7 @@ class PlainTransport(socket.socket):
     __slots__ = ()
 
     pending: Final = False
+    has_part: Final = False
     subject: Final = None
     unsent: Final = 0
 

@@ -76,6 +76,10 @@ class SealedTransport:
         return bool(self._opened or (self._sealed and not self._held))
 
     @property
+    def has_part(self) -> bool:
+        return False
+
+    @property
     def unsent(self) -> int:
         return len(self._sealed)
 

@@ -25,7 +25,7 @@ from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Limits, Listener, Server
 from kafkad.net.tls import ServerTls, TlsLayer, TlsTransport
 from kafkad.net.tls import connect as connect_tls
-from kafkad.net.transport import hung_up
+from kafkad.net.transport import has_more, hung_up
 from tests.certificates import DAY, Authority, client_context, server_context
 from tests.net.serving import Handle, Serving, echo, frame, holding, read_frame, serving
 from tests.net.test_connection import OpenFile, Range
@@ -770,6 +770,37 @@ def test_the_first_request_may_come_with_the_end_of_the_handshake() -> None:
         incoming.write(await loop.sock_recv(sock, 100_000))
         assert client.read(100) == frame(b"together")
         sock.close()
+
+    over_tls(echo, scenario)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", [3, 1200], ids=["not even its size", "half of it"])
+def test_a_connection_does_not_leave_amid_a_record(size: int, version: ssl.TLSVersion) -> None:
+    """Neither the kernel nor the connection has anything of the request that has begun to arrive."""
+
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        loop = asyncio.get_running_loop()
+        trusting = client_context(AUTHORITY, minimum_version=version, maximum_version=version)
+        with plain(listener) as sock:
+            layer = TlsLayer(loop.call_soon)
+            client = await connect_tls(layer, trusting, sock, "localhost")
+            while not listener.connections:
+                await asyncio.sleep(0)
+            [connection] = listener.connections.values()
+            request = frame(b"x" * 2000)
+            client._tls.write(request)
+            record = layer.outgoing.read()
+            await loop.sock_sendall(sock, record[:size])
+            while has_more(connection.fd) or not transport_of(listener.server).has_part:
+                await asyncio.sleep(0)
+            connection.leave()
+            assert not connection.closed
+            await loop.sock_sendall(sock, record[size:])
+            layer.incoming.write(await loop.sock_recv(sock, 100_000))
+            assert client._tls.read(100_000) == request
+            connection.leave()
+            assert connection.closed
 
     over_tls(echo, scenario)
 

@@ -228,6 +228,7 @@ class Socket:
     """One end of a connection: a socket as `net.client` uses it, and a `net.transport.Transport`."""
 
     pending = False
+    has_part = False
     subject = None
     other: Socket
     out: Stream
