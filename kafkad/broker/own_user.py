@@ -26,15 +26,28 @@ def own_users(config: Config) -> dict[str, Principal]:
 
 
 def without_rights(config: Config) -> Iterator[str]:
-    """For `--check`, which knows no ACLs: a warning for each of these users that is not among the super users."""
+    """For `--check`, which knows no ACLs: a warning for each of these users that is not among the super users, unless
+    none is needed where there are no ACLs."""
     if not (config.has_others and config.str("authorizer.class.name")):
+        return
+    if config.str("allow.everyone.if.no.acl.found").lower() == "true":
         return
     for listener, user in own_users(config).items():
         if str(user) not in config.super_users:
             yield (
                 f"brokers come to the listener {listener} as {user}, who is not in super.users: without a right to "
-                f"ClusterAction none of them is answered, and none gets ready; put {user} into it"
+                f"ClusterAction none of them is answered, and none gets ready; {remedy(user)}"
             )
+
+
+def remedy(user: Principal) -> str:
+    """What to do about one without the right to ClusterAction. A super user ANONYMOUS is everybody without a login."""
+    if user == ANONYMOUS:
+        return (
+            "let inter.broker.listener.name be one with certificates (ssl.client.auth) or a login, or put "
+            f"{user} into super.users if none but brokers come without a login"
+        )
+    return f"put {user} into super.users"
 
 
 def _user_at(config: Config, listener: str) -> Principal | None:

@@ -5,22 +5,17 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from kafkad.broker.own_user import own_users
+from kafkad.broker.own_user import own_users, remedy
 from kafkad.clock import Clock
 from kafkad.cluster.acls import Acls
 from kafkad.config import Config
 from kafkad.meta.store import MetaStore
 from kafkad.security.access_log import AccessLog
 from kafkad.security.acl import AclAuthorizer
-from kafkad.security.authorizer import ANONYMOUS, CLUSTER_NAME, Operation, ResourceType
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.timers import Timers
 
 log = logging.getLogger(__name__)
-
-_ANONYMOUS_ADVICE = (
-    "let inter.broker.listener.name be one with certificates (ssl.client.auth) or a login, or put "
-    f"{ANONYMOUS} into super.users"
-)
 
 
 class Rights(NamedTuple):
@@ -41,7 +36,7 @@ class Rights(NamedTuple):
                 log.warning(
                     "other brokers come over the listener %s as %s, who has no right to ClusterAction, so that none of "
                     "them is answered: %s",
-                    *(listener, user, _ANONYMOUS_ADVICE if user == ANONYMOUS else f"put {user} into super.users"),
+                    *(listener, user, remedy(user)),
                 )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkad.broker.own_user import own_users
+from kafkad.broker.own_user import own_users, without_rights
 from kafkad.broker.rights import Rights
 from kafkad.config import load
 from kafkad.config.config import Source
@@ -73,3 +73,13 @@ def test_a_broker_to_which_others_are_nobody_is_told_at_its_start(
     text = "over the listener SASL_PLAINTEXT as User:broker, who has no right to ClusterAction"
     assert (text in caplog.text) is is_told
     assert ("put User:broker into super.users" in caplog.text) is is_told
+
+
+def test_a_check_tells_nobody_to_give_all_rights_to_everybody() -> None:
+    settings = ["zookeeper.connect=zk:2181", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"]
+    (warning,) = without_rights(load(None, settings, {}))
+    assert warning.endswith(
+        "none gets ready; let inter.broker.listener.name be one with certificates (ssl.client.auth) or a login, or put "
+        "User:ANONYMOUS into super.users if none but brokers come without a login"
+    )
+    assert not list(without_rights(load(None, [*settings, "allow.everyone.if.no.acl.found=TRUE"], {})))
