@@ -37,6 +37,8 @@ class OwnPassword:
         self._logins: list[_Login] = []
         self._compared: dict[tuple[_Login, str], bool] = {}
         """By login and stored credential, for a comparison takes milliseconds."""
+        self._seen: set[tuple[str, str]] = set()
+        """Mechanism and user of those that the store has had a credential of."""
         self.settings_changed()
         entities.listen(self._user_changed)
 
@@ -51,6 +53,7 @@ class OwnPassword:
     def _look(self) -> None:
         found = {login: self._entities.of(Entity(user=login.username)).get(login.mechanism) for login in self._logins}
         stored = [(login, text) for login, text in found.items() if text is not None]
+        self._seen |= {(login.mechanism, login.username) for login, _ in stored}
         self._compared = {each: self._compared[each] if each in self._compared else _is_right(*each) for each in stored}
         for (login, _), is_right in self._compared.items():
             if not is_right:
@@ -59,6 +62,14 @@ class OwnPassword:
                     "of this one, and after a restart it is not ready; correct the line and send SIGHUP, or set that "
                     "password for the user (kctl users set-scram %s)",
                     *(login.setting, login.username, login.username),
+                )
+        for login, text in found.items():
+            if text is None and (login.mechanism, login.username) in self._seen:
+                log.error(
+                    "%s: the metadata store has no credential of %s for %s any more: other brokers refuse "
+                    "connections of this one, and after a restart it is not ready; set the password of that line for "
+                    "the user (kctl users set-scram %s)",
+                    *(login.setting, login.username, login.mechanism, login.username),
                 )
 
 

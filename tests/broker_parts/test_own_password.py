@@ -43,6 +43,10 @@ class Entities:
     def listen(self, listener: Listener) -> None:
         self.listener = listener
 
+    def remove(self, user: str) -> None:
+        del self.texts[user]
+        self.listener(Entity(user=user), {})
+
     def change(self, user: str, text: str) -> None:
         self.texts[user] = text
         self.listener(Entity(user=user), {MECHANISM: text})
@@ -118,6 +122,23 @@ def test_a_wrong_one_is_told_when_it_changes_and_at_each_reload_until_it_is_righ
     assert told() == 0
     entities.change("broker", credential("secret"))
     assert told() == 0
+
+
+def test_one_that_is_removed_is_told_until_it_is_there_again(
+    told: Callable[[], int], caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = f"{LINE}: the metadata store has no credential of broker for {MECHANISM} any more"
+    entities = Entities(broker=credential("secret"))
+    settings, own = begun(entities, "secret", IN_A_CLUSTER)
+    entities.remove("broker")
+    assert gone in caplog.text
+    assert told() == 0
+    settings.config = configured("secret2", IN_A_CLUSTER)
+    own.settings_changed()
+    assert gone in caplog.text
+    caplog.clear()
+    entities.change("broker", credential("secret2"))
+    assert not caplog.messages
 
 
 def test_a_line_that_cannot_be_read_ends_no_start(told: Callable[[], int]) -> None:
