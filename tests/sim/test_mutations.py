@@ -8,7 +8,7 @@ from tests.sim.faults import Focus
 from tests.sim.mutations import ALL, FOCUS, Mutation
 from tests.sim.simulation import run
 
-SEEDS, STEPS = range(1, 41), 20_000
+SEEDS, STEPS = range(1, 101), 20_000
 IN_CI = frozenset([name for name in ALL if name not in FOCUS][::8])
 """A sample of the rules that are found soon: that each is found is a matter of the simulation, which changes seldom."""
 
