@@ -140,8 +140,10 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
         versions={broker: connection.versions for broker, connection in connections.items()},
         certificate_until_ms={broker: end for broker, end in until.items() if end is not None},
     ).without(DIRECTORIES, errors)
-    if SETTINGS in needs or BROKER_SETTINGS in needs:
-        facts = _with_settings(session, facts, answering)
+    if SETTINGS in needs:
+        facts = _with_topic_settings(session, facts)
+    if BROKER_SETTINGS in needs:
+        facts = _with_broker_settings(session, facts, answering)
     for need, read in _READERS:
         if need in needs:
             try:
@@ -173,18 +175,16 @@ def _with_acls(session: Session, facts: Facts) -> Facts:
         return facts if error.code in _NO_ACLS else facts.without(ACLS, [error])
 
 
-def _with_settings(session: Session, facts: Facts, answering: Iterable[int]) -> Facts:
-    of_topics, told = described(session, [Resource("topic", topic.name) for topic in facts.topics], TOPIC_SETTINGS)
-    of_brokers, more = described(
-        session, [Resource("broker", str(broker)) for broker in answering], SETTINGS_OF_BROKERS
-    )
-    facts = facts.without(SETTINGS, told).without(BROKER_SETTINGS, more)
-    return facts._replace(
-        topic_settings={of.name: {entry.name: entry.value for entry in entries} for of, entries in of_topics.items()},
-        broker_settings={
-            int(of.name): {entry.name: entry.value for entry in entries} for of, entries in of_brokers.items()
-        },
-    )
+def _with_topic_settings(session: Session, facts: Facts) -> Facts:
+    found, told = described(session, [Resource("topic", topic.name) for topic in facts.topics], TOPIC_SETTINGS)
+    settings = {of.name: {entry.name: entry.value for entry in entries} for of, entries in found.items()}
+    return facts._replace(topic_settings=settings).without(SETTINGS, told)
+
+
+def _with_broker_settings(session: Session, facts: Facts, answering: Iterable[int]) -> Facts:
+    found, told = described(session, [Resource("broker", str(broker)) for broker in answering], SETTINGS_OF_BROKERS)
+    settings = {int(of.name): {entry.name: entry.value for entry in entries} for of, entries in found.items()}
+    return facts._replace(broker_settings=settings).without(BROKER_SETTINGS, told)
 
 
 def _with_health(session: Session, facts: Facts) -> Facts:

@@ -152,8 +152,8 @@ class Session:
         """Brokers that replica lists name; None: not looked up since the list of live brokers last changed."""
         self._news: list[Topic] = []
         """Topics as Metadata had them, whose leaders are not in `_leaders` yet."""
-        self._cluster_operations: int | None = None
-        """Bits of what may be done to the cluster; None before somebody asked."""
+        self._is_refused_cluster = False
+        """True once brokers have told that the cluster may not be described."""
         self._unseen: set[str] = set()
         """Topics of coordinators that may not be seen. Brokers log each refusal: none is asked for twice."""
 
@@ -547,7 +547,10 @@ class Session:
         coordinates. Of transactions no broker tells whether some may not be seen."""
         if kind == GROUP and not self._may_describe_cluster:
             what = "groups that may not be seen are left out for who may not describe the cluster"
-            return [failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, what)]
+            hints = (
+                "an administrator of the ACLs can allow it: acls add --allow User:NAME --cluster --operation Describe",
+            )
+            return [failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, what, hints=hints)]
         leaders = self._leaders_of_coordinators(_TOPICS[kind])
         away = sum(leader < 0 for leader in leaders)
         if not away:
@@ -567,10 +570,11 @@ class Session:
 
     @property
     def _may_describe_cluster(self) -> bool:
-        """True also where brokers do not tell. They log a refusal: they are asked once."""
-        if self._cluster_operations is None:
-            self._cluster_operations = self._asked_cluster_operations()
-        return self._cluster_operations == _NOT_TOLD or bool(self._cluster_operations & _DESCRIBE)
+        """True also where brokers do not tell. They log a refusal: after one they are asked no more."""
+        if not self._is_refused_cluster:
+            operations = self._asked_cluster_operations()
+            self._is_refused_cluster = operations != _NOT_TOLD and not operations & _DESCRIBE
+        return not self._is_refused_cluster
 
     def _asked_cluster_operations(self) -> int:
         from kafkad.wire.messages.describe_cluster import DescribeClusterRequest

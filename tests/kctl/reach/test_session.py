@@ -325,7 +325,7 @@ class Rights:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, session: Session, operations: int, code: int = 0) -> None:
         self.asked: list[object] = []
         self.versions: dict[type, int | None] = {DescribeClusterRequest: 0, MetadataRequest: 12}
-        self._operations = operations
+        self.operations = operations
         self._code = code
         monkeypatch.setattr(session, "call", self._call)
         monkeypatch.setattr(session, "version_of", self.versions.get)
@@ -333,13 +333,13 @@ class Rights:
     def _call(self, request: DescribeClusterRequest | MetadataRequest, broker: int | None = None) -> object:
         self.asked.append(request)
         if isinstance(request, DescribeClusterRequest):
-            return DescribeClusterResponse(cluster_id="c", cluster_authorized_operations=self._operations)
+            return DescribeClusterResponse(cluster_id="c", cluster_authorized_operations=self.operations)
         partitions = [] if self._code else [MetadataResponsePartition(leader_id=-1)]
         topics = [
             MetadataResponseTopic(name=topic.name, error_code=self._code, partitions=partitions)
             for topic in request.topics or ()
         ]
-        return MetadataResponse(topics=topics, cluster_authorized_operations=self._operations)
+        return MetadataResponse(topics=topics, cluster_authorized_operations=self.operations)
 
 
 def codes(errors: list[KctlError]) -> list[str]:
@@ -362,7 +362,17 @@ def test_a_topic_of_coordinators_that_may_not_be_seen_is_asked_for_once(monkeypa
     session = session_of(1)
     rights = Rights(monkeypatch, session, DESCRIBE, REFUSED)
     assert [session.unlisted(GROUP), session.unlisted(GROUP)] == [[], []]
-    assert len(rights.asked) == 2
+    assert [type(asked) for asked in rights.asked].count(MetadataRequest) == 1
+
+
+def test_a_right_to_describe_the_cluster_that_is_taken_away_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while a user watches."""
+    session = session_of(1)
+    rights = Rights(monkeypatch, session, DESCRIBE, REFUSED)
+    assert session.unlisted(GROUP) == []
+    rights.operations = 0
+    [missing] = session.unlisted(GROUP)
+    assert missing.hints[0].endswith("--cluster --operation Describe")
 
 
 @pytest.mark.parametrize(
