@@ -26,6 +26,8 @@ _BAD_CONFIGURATION_S = 1.0
 """The least time until one is tried again: it does not mend itself, and the others may be about to say the same."""
 _KILLED_AT = 4
 """Ticks without a word."""
+_KILLED_BEFORE_IT_SPEAKS_AT = 20
+"""Until its first word: a name that no server resolves takes a minute, and would again in the next process."""
 _REMEMBERED_ENDS = 10
 
 
@@ -140,15 +142,16 @@ class BrokerProcess:
         self._on_change()
 
     def tick(self) -> None:
-        """Called as often as the broker feeds its watchdog, which it does from its first moment on: one that says
+        """Called as often as the broker feeds its watchdog, which it does as soon as its loop runs: one that says
         nothing is killed. One that stops may, its loop stands still while logs are closed."""
         self._silent_ticks += 1
         if self._process is None or self._ends_itself:
             return
-        if self._silent_ticks == _KILLED_AT:
+        killed_at = _KILLED_AT if self._heard else _KILLED_BEFORE_IT_SPEAKS_AT
+        if self._silent_ticks == killed_at:
             log.error("broker %d (process %s) hangs: it is killed and started again", self.broker_id, self.pid)
             self.signal(signal.SIGKILL)
-        elif self._silent_ticks == 2 * _KILLED_AT:
+        elif self._silent_ticks == 2 * killed_at:
             log.error(
                 "broker %d (process %s) was killed and has not ended: the kernel holds it, perhaps for a disk that "
                 "does not answer; it is started again once it has ended",

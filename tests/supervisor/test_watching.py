@@ -121,6 +121,20 @@ def test_one_that_loads_for_long_and_says_that_it_lives_is_left_alone(scenario: 
     scenario(steps)
 
 
+def test_one_that_has_not_said_a_word_has_more_time(scenario: Run) -> None:
+    """A name that no server resolves takes a minute, and would again in the next process."""
+
+    async def steps(scene: Scene) -> None:
+        for _ in range(10):
+            scene.brokers[0].tick()
+        assert scene.sent == []
+        for _ in range(10):
+            scene.brokers[0].tick()
+        assert scene.sent == [(0, signal.SIGKILL)]
+
+    scenario(steps)
+
+
 def test_one_that_is_waited_for_to_start_it_again_is_not_taken_for_silent(
     scenario: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
