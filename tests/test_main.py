@@ -165,7 +165,7 @@ def test_check_looks_at_a_file_with_the_keys_of_an_issuer(
     file = tmp_path / "keys.json"
     if content is not None:
         file.write_text(content)
-    assert main([*with_issuer(f"file://{file}"), "--check"]) == 2
+    assert main([*with_issuer(f"file://{file}", tmp_path / "data"), "--check"]) == 2
     problem = capsys.readouterr().err
     assert f"kafkad: listener SASL_PLAINTEXT: sasl.oauthbearer.jwks.endpoint.url=file://{file}: " in problem
     assert why in problem
@@ -177,15 +177,21 @@ def test_check_looks_at_who_vouches_for_an_issuer_and_does_not_ask_that(
     trusted = tmp_path / "ca.pem"
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     line = f"listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config={module} required "
-    options = [*with_issuer("https://127.0.0.1:1/keys"), "--set", f'{line}ssl.truststore.location="{trusted}";']
+    options = [
+        *with_issuer("https://127.0.0.1:1/keys", tmp_path / "data"),
+        "--set",
+        f'{line}ssl.truststore.location="{trusted}";',
+    ]
     assert main([*options, "--check"]) == 2
     assert "endpoint.url=https://127.0.0.1:1/keys: [Errno 2] No such file" in capsys.readouterr().err
     Authority().write(trusted)
     assert main([*options, "--check"]) == 0
 
 
-def with_issuer(url: str) -> list[str]:
+def with_issuer(url: str, data: Path) -> list[str]:
+    """A broker without data: dynamic settings could mend it otherwise."""
     settings = (
+        f"log.dirs={data}",
         "listeners=SASL_PLAINTEXT://127.0.0.1:9092",
         "inter.broker.listener.name=SASL_PLAINTEXT",
         "sasl.enabled.mechanisms=OAUTHBEARER",
