@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,17 +32,9 @@ from tests.broker_parts.outage import (
     say_in_sync,
     state,
 )
-from tests.broker_parts.several import MEMORY, Brokers
+from tests.broker_parts.several import Brokers
 from tests.fakes import FakeClock
 from tests.one_broker import NoSync
-
-
-@pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[Brokers]:
-    brokers = Brokers(tmp_path, MEMORY, "auto.leader.rebalance.enable=false")
-    brokers.start(1, 2, 3)
-    yield brokers
-    brokers.stop()
 
 
 def test_a_broker_on_a_new_disk_leads_only_after_it_has_caught_up(brokers: Brokers, tmp_path: Path) -> None:

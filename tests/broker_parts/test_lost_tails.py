@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,9 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.checkpoint import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from kafkad.log.files import Files
 from tests.broker_parts.outage import A0, VALUES, all_down, allow_unclean, elect_unclean, end, leads, state
-from tests.broker_parts.several import MEMORY, Brokers
+from tests.broker_parts.several import Brokers
 
 KEPT = 2
-
-
-@pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[Brokers]:
-    brokers = Brokers(tmp_path, MEMORY, "auto.leader.rebalance.enable=false")
-    brokers.start(1, 2, 3)
-    yield brokers
-    brokers.stop()
 
 
 def cut(directory: Path, records: int) -> None:

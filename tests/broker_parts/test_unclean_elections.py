@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -31,16 +31,17 @@ from tests.broker_parts.outage import (
     replace,
     state,
 )
-from tests.broker_parts.several import MEMORY, Brokers
+from tests.broker_parts.several import Brokers
 from tests.one_broker import NoSync
 
 
-@pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[Brokers]:
-    brokers = Brokers(tmp_path, MEMORY, "auto.leader.rebalance.enable=false")
-    brokers.start(1, 2, 3)
-    yield brokers
-    brokers.stop()
+def in_sync_has_nothing(brokers: Brokers, tmp_path: Path) -> None:
+    """1, which alone is in sync, is on a new disk; 2 has all records. There is no leader."""
+    all_down(brokers, 1, 2, isr=(1,))
+    replace(tmp_path / "1")
+    brokers.start(1, 2)
+    brokers.work_for(2_000)
+    assert state(brokers).leader == NO_LEADER
 
 
 def losing_answers(monkeypatch: pytest.MonkeyPatch, leader: int, *, most: int = 1000) -> list[None]:
@@ -92,10 +93,7 @@ def test_where_all_that_are_there_have_nothing_one_leads(
 def test_one_that_has_nothing_refuses_as_well_when_it_is_told_twice(
     brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    all_down(brokers, 1, 2, isr=(1,))
-    replace(tmp_path / "1")
-    brokers.start(1, 2)
-    brokers.work_for(2_000)
+    in_sync_has_nothing(brokers, tmp_path)
     lost = losing_answers(monkeypatch, 1, most=1)
     elect_unclean(brokers)
     brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
@@ -108,10 +106,7 @@ def test_a_new_controller_does_not_give_the_lead_to_one_that_has_nothing(
     brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one before it went down before it heard that it was refused."""
-    all_down(brokers, 1, 2, isr=(1,))
-    replace(tmp_path / "1")
-    brokers.start(1, 2)
-    brokers.work_for(2_000)
+    in_sync_has_nothing(brokers, tmp_path)
     with monkeypatch.context() as patched:
         lost = losing_answers(patched, 1)
         elect_unclean(brokers)
@@ -130,10 +125,7 @@ def test_a_request_that_is_over_is_no_permission_later(
     brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who_is_gone: str
 ) -> None:
     """The store still says that the leader may lack records."""
-    all_down(brokers, 1, 2, isr=(1,))
-    replace(tmp_path / "1")
-    brokers.start(1, 2)
-    brokers.work_for(2_000)
+    in_sync_has_nothing(brokers, tmp_path)
     with monkeypatch.context() as patched:
         lost = losing_answers(patched, 1)
         elect_unclean(brokers)
@@ -147,10 +139,7 @@ def test_a_request_that_is_over_is_no_permission_later(
 
 
 def test_one_that_shuts_down_may_have_more_than_one_that_has_nothing(brokers: Brokers, tmp_path: Path) -> None:
-    all_down(brokers, 1, 2, isr=(1,))
-    replace(tmp_path / "1")
-    brokers.start(1, 2)
-    brokers.work_for(2_000)
+    in_sync_has_nothing(brokers, tmp_path)
     _, registered = brokers.run(brokers[3].session.get(BrokerNode.path(2)))
     leaving = ControlledShutdownRequest(broker_id=2, broker_epoch=registered.czxid)
     assert brokers.ended(brokers[3].ask(leaving)).error_code == ErrorCode.NONE
@@ -166,28 +155,23 @@ def test_one_that_shuts_down_may_have_more_than_one_that_has_nothing(brokers: Br
 
 
 def test_a_leader_that_has_not_answered_yet_stays_when_others_come(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It leads, and may have acknowledged records."""
-    brokers = Brokers(tmp_path, MEMORY, "auto.leader.rebalance.enable=false")
-    try:
-        brokers.start(1, 2, 3)
-        all_down(brokers, 1, 2, isr=(1,))
-        replace(tmp_path / "1")
-        brokers.start(1)
+    all_down(brokers, 1, 2, isr=(1,))
+    replace(tmp_path / "1")
+    brokers.start(1)
+    brokers.work_for(2_000)
+    with monkeypatch.context() as patched:
+        losing_answers(patched, 1)
+        elect_unclean(brokers)
+        brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+        assert brokers.ended(brokers[1].produce(A0, b"new")).error_code == ErrorCode.NONE
+        brokers.start(2)
         brokers.work_for(2_000)
-        with monkeypatch.context() as patched:
-            losing_answers(patched, 1)
-            elect_unclean(brokers)
-            brokers.until(lambda: leads(brokers, 1), advance_ms=10)
-            assert brokers.ended(brokers[1].produce(A0, b"new")).error_code == ErrorCode.NONE
-            brokers.start(2)
-            brokers.work_for(2_000)
-        brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
-        assert leads(brokers, 1)
-        assert end(brokers, 1) == end(brokers, 2) == 1
-    finally:
-        brokers.stop()
+    brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
+    assert leads(brokers, 1)
+    assert end(brokers, 1) == end(brokers, 2) == 1
 
 
 def test_one_that_found_no_room_to_lead_with_nothing_is_not_made_later_without_a_leader(
