@@ -185,20 +185,22 @@ def test_strangers_and_users_cannot_fill_the_log(part: str) -> None:
     stream = logged()
     log = logging.getLogger(part)
 
-    def at(second: int, number: int) -> None:
-        record = log.makeRecord(log.name, logging.INFO, "", 0, "refused %d", (number,), None)
+    coordinator = logging.getLogger("kafkad.txn.coordinator")
+
+    def at(second: int, by: logging.Logger, text: str, *arguments: object) -> None:
+        record = by.makeRecord(by.name, logging.WARNING, "", 0, text, arguments, None)
         record.created = second
-        log.handle(record)
+        by.handle(record)
 
     for number in range(1_000):
-        at(100, number)
+        at(100, log, "refused %d", number)
     for _ in range(1_000):
-        logging.getLogger("kafkad.txn.coordinator").warning("wants a time-out")
+        at(100, coordinator, "wants a time-out")
     log.info("something else")
     for number in range(20):
         logging.getLogger("kafkad.log.manager").info("created %d", number)
-    at(107, 1_000)
-    at(107, 1_001)
+    at(107, log, "refused %d", 1_000)
+    at(107, log, "refused %d", 1_001)
     lines = [line.partition(": ")[2] for line in stream.getvalue().splitlines()]
     assert lines == [
         *(f"refused {number}" for number in range(10)),
