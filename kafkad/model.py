@@ -28,6 +28,10 @@ class Asked(IntEnum):
     AS_THE_LAST = 3
 
 
+ASKED_BY_TURNS: Final = (Asked.UNCLEANLY, Asked.WITH_A_PART)
+"""Who has refused these is asked once more in an unclean election; forgotten when the next one begins."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     listener: str

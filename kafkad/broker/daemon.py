@@ -508,8 +508,8 @@ class Daemon:
         await every(lambda: _IDLE_CHECK_MS, "the search for idle connections", close, self._clock, self._timers)
 
     async def _feed_watchdog(self) -> None:
-        """A supervisor's from the beginning on: a start that says nothing hangs. systemd's once it is ready, for until
-        then that has a time for the start."""
+        """A supervisor's from the beginning on, for it kills a start that hangs. systemd's only once the broker is
+        ready: until then TimeoutStartSec watches it."""
         interval_s = self._notifier.watchdog_interval_s
         while interval_s is not None:
             self._notifier.watchdog()

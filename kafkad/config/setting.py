@@ -126,7 +126,8 @@ def one_of_any_case(*allowed: str) -> Validator:
 
 
 def host_check(value: str) -> str | None:
-    """As Java, which refuses every peer by a name that it does not know."""
+    """What is wrong with an ssl.endpoint.identification.algorithm; None if nothing is. Java, too, would refuse every
+    peer by an algorithm that it does not know."""
     if value.lower() in ("", "https"):
         return None
     return "kafkad has https, by which the host has to be in the peer's certificate, and nothing at all, for no check"

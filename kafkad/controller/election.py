@@ -7,10 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from kafkad.model import NO_LEADER, Asked, PartitionState
-
-_OF_GONE = (Asked.UNCLEANLY, Asked.WITH_A_PART)
-"""What they have refused that are asked once more, by turns."""
+from kafkad.model import ASKED_BY_TURNS, NO_LEADER, Asked, PartitionState
 
 
 class FewestLeaders:
@@ -75,7 +72,7 @@ def after_failure(
     reluctant = [r for r in replicas if refused.get(r) == Asked.IN_SYNC]
     in_sync = [r for r in reluctant if r in state.isr]
     alive = [r for r in replicas if r in live and r not in refused]
-    gone = [] if leaving else [r for how in _OF_GONE for r in replicas if refused.get(r) == how]
+    gone = [] if leaving else [r for how in ASKED_BY_TURNS for r in replicas if refused.get(r) == how]
     leader = next(iter(in_sync + alive + reluctant + gone), None)
     return None if leader is None else Elected(leader, (leader,), True)
 

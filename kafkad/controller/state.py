@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from kafkad.controller.placement import Candidate, candidates
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Topic
-from kafkad.model import NO_LEADER, Asked, BrokerInfo, PartitionAssignment, PartitionState
+from kafkad.model import ASKED_BY_TURNS, NO_LEADER, Asked, BrokerInfo, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 
 
@@ -93,13 +93,13 @@ class RefusedLeaderships:
         return tp in self._refusals
 
     def add(self, broker: int, tp: TopicPartition) -> None:
-        refusals = self._refusals.setdefault(tp, {}).setdefault(broker, _Refusals())
+        refusals = self._made(broker, tp)
         refusals.refused = max(refusals.asked, refusals.refused or Asked.IN_SYNC)
         refusals.rounds = min(2**refusals.times, _MOST_ROUNDS)
         refusals.times += 1
 
     def passed_over(self, broker: int, tp: TopicPartition) -> bool:
-        refusals = self._refusals.get(tp, {}).get(broker)
+        refusals = self._known(broker, tp)
         return refusals is not None and refusals.rounds > 0
 
     def round_ended(self) -> None:
@@ -109,18 +109,18 @@ class RefusedLeaderships:
 
     def ask(self, broker: int, tp: TopicPartition) -> None:
         """By an election among those in sync."""
-        refusals = self._refusals.get(tp, {}).get(broker)
+        refusals = self._known(broker, tp)
         if refusals is not None:
             refusals.asked = Asked.IN_SYNC
 
     def ask_uncleanly(self, broker: int, tp: TopicPartition) -> None:
         """In the way that comes after those that it has refused."""
-        refusals = self._refusals.setdefault(tp, {}).setdefault(broker, _Refusals())
+        refusals = self._made(broker, tp)
         refusals.asked = Asked(min((refusals.refused or Asked.IN_SYNC) + 1, Asked.AS_THE_LAST))
 
     def asked(self, broker: int, tp: TopicPartition) -> Asked:
         """How it was asked last, unless it has led since."""
-        refusals = self._refusals.get(tp, {}).get(broker)
+        refusals = self._known(broker, tp)
         return Asked.IN_SYNC if refusals is None else refusals.asked
 
     def of(self, tp: TopicPartition) -> dict[int, Asked]:
@@ -134,18 +134,18 @@ class RefusedLeaderships:
     def begin_anew(self, tp: TopicPartition) -> None:
         """The next unclean election asks all again whose disks have not refused."""
         for refusals in self._refusals.get(tp, {}).values():
-            if refusals.refused in (Asked.UNCLEANLY, Asked.WITH_A_PART):
+            if refusals.refused in ASKED_BY_TURNS:
                 refusals.refused = Asked.IN_SYNC
 
     def serves(self, broker: int, tp: TopicPartition) -> None:
         """Its disk does not refuse any more."""
-        refusals = self._refusals.get(tp, {}).get(broker)
+        refusals = self._known(broker, tp)
         if refusals is not None and refusals.refused is Asked.AS_THE_LAST:
             refusals.refused = None
 
     def joins_isr(self, broker: int, tp: TopicPartition) -> None:
         """It has all records, whatever it refused for before."""
-        refusals = self._refusals.get(tp, {}).get(broker)
+        refusals = self._known(broker, tp)
         if refusals is not None:
             refusals.refused = None
 
@@ -154,6 +154,12 @@ class RefusedLeaderships:
         self._refusals.get(tp, {}).pop(broker, None)
         if not self._refusals.get(tp):
             self._refusals.pop(tp, None)
+
+    def _known(self, broker: int, tp: TopicPartition) -> _Refusals | None:
+        return self._refusals.get(tp, {}).get(broker)
+
+    def _made(self, broker: int, tp: TopicPartition) -> _Refusals:
+        return self._refusals.setdefault(tp, {}).setdefault(broker, _Refusals())
 
     def forget_broker(self, broker: int) -> None:
         for of_partition in self._refusals.values():

@@ -578,19 +578,19 @@ class Connection:
         if self._paused:
             if self._leaves:
                 self._leaves = False
-                if (
-                    self._partial is None
-                    and self._large is None
-                    and not self._transport.pending
-                    and not self._transport.has_part
-                    and not has_more(self.fd)
-                ):
+                if self._is_between_requests():
                     self.close()
                     return
             self._paused = False
             self.listener.loop.add_reader(self.fd, self.on_readable)
         if self._transport.pending:
             self._queue()
+
+    def _is_between_requests(self) -> bool:
+        """Nothing of another request has arrived, also not a part."""
+        transport = self._transport
+        is_begun = self._partial is not None or self._large is not None or transport.has_part
+        return not (is_begun or transport.pending or has_more(self.fd))
 
     def _queue(self) -> None:
         if not self._queued:

@@ -471,15 +471,15 @@ class ReplicaManager:
             yield tp
         if made:
             log.info("created %d partitions that were refused before", len(made))
-        if self._full_disks.come_back(self.logs.has_room) or made or self._has_room_for_gone():
+        if self._full_disks.come_back(self.logs.has_room) or made or self._forget_gone_that_waited_for_room():
             self.ask_for_leader_and_isr()
         for directory in self._full_disks.recovered(self.logs.has_room, self.logs.clock.monotonic_ms()):
             log.info("log directory %s takes records again: there is room", directory)
 
-    def _has_room_for_gone(self) -> bool:
-        """True if replicas that are gone found no room, or their names taken, when they were to be made, have no leader
-        to follow now, and there is room: the controller counts them as failed until it has asked again. That may elect
-        one of them, and it may find none again: so they rest for a while."""
+    def _forget_gone_that_waited_for_room(self) -> bool:
+        """Forgets that replicas were refused which are gone, found no room or their names taken, have rested, and have
+        no leader to follow, if there is room. True if there were any: the controller counts them as failed until it has
+        asked again, which may elect one of them."""
         before_ms = self.logs.clock.monotonic_ms() - _GONE_REST_MS
         waiting = [
             tp

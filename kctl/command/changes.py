@@ -67,7 +67,7 @@ class Change:
         self._settings.changed = _NOTHING
         if self._settings.dry_run:
             self._show()
-            note(self._settings, "dry run: nothing was changed")
+            note(self._settings, f"dry run: {_NOTHING}")
             return False
         keep_writing()
         access = self._session.access

@@ -35,7 +35,7 @@ _UNASKED = {
 
 
 def brokers_down(facts: Facts) -> Iterator[Finding]:
-    down = [broker for broker in facts.brokers if broker.host is None]
+    down = facts.down
     if down:
         names = ", ".join(str(broker.id) for broker in down)
         held = sum(broker.partitions for broker in down)
@@ -175,7 +175,7 @@ def never_matching(facts: Facts) -> Iterator[Finding]:
 
 def leaders(facts: Facts) -> Iterator[Finding]:
     """Elections bring leaders back to where they are preferred; only what they can mend is a finding."""
-    alive = [broker for broker in facts.brokers if broker.host is not None]
+    alive = facts.alive
     led = sum(broker.leaders for broker in alive)
     if len(alive) < 2 or led < _FEW * len(alive):
         return
@@ -188,7 +188,7 @@ def leaders(facts: Facts) -> Iterator[Finding]:
 
 def racks(facts: Facts) -> Iterator[Finding]:
     """Where all brokers are of one host, and none has a rack, there is nothing to spread replicas over."""
-    alive = [broker for broker in facts.brokers if broker.host is not None]
+    alive = facts.alive
     without = [broker for broker in alive if broker.rack is None]
     if without and len(without) < len(alive):
         names = tuple(f"broker/{broker.id}" for broker in without)

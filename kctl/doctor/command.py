@@ -158,7 +158,7 @@ def _text(
     seconds: float,
 ) -> Iterator[str]:
     name = session.access.context or session.cluster.cluster_id or "cluster"
-    alive = sum(broker.host is not None for broker in facts.brokers)
+    alive = len(facts.alive)
     size = f"{counted(alive, 'broker')}, {counted(len(facts.topics), 'topic')}"
     if facts.groups:
         size += f", {counted(len(facts.groups), 'group')}{' or more' if facts.unseen.get(GROUPS) else ''}"

@@ -15,8 +15,8 @@ from kctl.configs.resources import Resource, described
 from kctl.doctor.health import HealthReport, health_report, listener_of
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge, suspects
-from kctl.groups.group import REBALANCING, Group, labels, listed_groups
-from kctl.groups.group_lag import ChosenGroups, GroupLag, lags_of_groups, unknown_lags
+from kctl.groups.group import REBALANCING, Group, labels
+from kctl.groups.group_lag import GroupLag, every_group, lags_of_groups, unknown_lags
 from kctl.groups.history import History, read_histories
 from kctl.groups.partition_lag import PartitionLag
 from kctl.groups.recent_commits import Recent, recent
@@ -112,12 +112,21 @@ class Facts(NamedTuple):
         if self.controller_id < 0:
             return "there is a controller"
         cut_off = {broker for broker, report in self.health.items() if report.cut_off is not None}
-        registered = {broker.id for broker in self.brokers if broker.host is not None}
+        registered = {broker.id for broker in self.alive}
         if cut_off and (self.controller_id in cut_off or registered <= cut_off):
             return "ZooKeeper is back"
         if any(report.takes_no_changes for report in self.health.values()):
             return "the disk of the metadata takes changes"
         return None
+
+    @property
+    def alive(self) -> list[BrokerFacts]:
+        return [broker for broker in self.brokers if broker.host is not None]
+
+    @property
+    def down(self) -> list[BrokerFacts]:
+        """Named in replica lists only: nobody says where they were."""
+        return [broker for broker in self.brokers if broker.host is None]
 
     def without(self, need: str, errors: Iterable[KctlError]) -> Facts:
         """The same, where these kept somebody from seeing all that is needed."""
@@ -205,14 +214,14 @@ def _with_health(session: Session, facts: Facts) -> Facts:
 
 
 def _with_groups(session: Session, facts: Facts) -> Facts:
-    listed, silent = listed_groups(session)
-    group_lags, told = lags_of_groups(session, ChosenGroups(list(listed), listed, []))
+    chosen = every_group(session)
+    group_lags, told = lags_of_groups(session, chosen)
     for error in unknown_lags(group_lags):  # of partitions that other checks are about
         note(session.settings, error.with_code)
     committed = {lag.where for look in group_lags.values() for lag in look.lags if lag.committed is not None}
     there = {TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0}
     starts, more = _known(offsets_at(session, dict.fromkeys(sorted(committed & there), EARLIEST)))
-    facts = facts.without(GROUPS, [*silent, *told, *more])
+    facts = facts.without(GROUPS, [*chosen.silent, *told, *more])
     return facts._replace(groups=group_lags, starts={where: at.offset for where, at in starts.items()})
 
 

@@ -171,7 +171,7 @@ def coordinators(facts: Facts) -> Iterator[Finding]:
     load = Counter(
         group_lag.group.coordinator for group_lag in facts.groups.values() if group_lag.group.coordinator is not None
     )
-    alive = [broker.id for broker in facts.brokers if broker.host is not None]
+    alive = [broker.id for broker in facts.alive]
     if len(alive) < 2 or load.total() < _FEW * len(alive):
         return
     for broker, count in load.items():

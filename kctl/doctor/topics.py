@@ -52,7 +52,7 @@ def offline(facts: Facts) -> Iterator[Finding]:
 
 def _bringing_back(facts: Facts, partitions: Sequence[Any]) -> str:
     """What has their replicas: brokers that are down, and disks of others."""
-    down = {broker.id for broker in facts.brokers if broker.host is None}
+    down = {broker.id for broker in facts.down}
     wanted = down & {broker for one in partitions for broker in one.replica_nodes}
     disks = {broker for one in partitions for broker in one.offline_replicas} - down
     ways = [f"start broker {_numbers(wanted)}"] if wanted else []
@@ -131,7 +131,7 @@ def single_replica(facts: Facts) -> Iterator[Finding]:
 
 def _waiting_for(facts: Facts, replicas: int, topics: Collection[str]) -> str:
     """The beginning of a fix that gives topics so many replicas: the brokers that it needs and that are down."""
-    down = {broker.id for broker in facts.brokers if broker.host is None}
+    down = {broker.id for broker in facts.down}
     if len(facts.brokers) - len(down) >= replicas:
         leaderless = [one for where, one in _partitions(facts) if where.topic in topics and one.leader_id < 0]
         down &= {broker for one in leaderless for broker in one.replica_nodes}

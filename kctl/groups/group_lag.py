@@ -53,6 +53,11 @@ def chosen_groups(session: Session, chosen: Choice) -> ChosenGroups:
     return ChosenGroups(names, listed, errors, silent)
 
 
+def every_group(session: Session) -> ChosenGroups:
+    listed, silent = listed_groups(session)
+    return ChosenGroups(list(listed), listed, [], silent)
+
+
 def all_groups(session: Session) -> dict[str, Listed]:
     """Why some may be missing is noted."""
     listed, silent = listed_groups(session)
@@ -66,8 +71,9 @@ def note_silent(session: Session, silent: Iterable[KctlError]) -> None:
 
 
 def missed_groups(session: Session, silent: Sequence[KctlError], *, decides: bool = False) -> list[KctlError]:
-    """Why groups may be missing, as far as that is an error of a look: for who decides by it always, and for programs
-    unless only rights are missing. The rest is noted."""
+    """Why groups may be missing, as errors of a command that only reads. `decides`: its exit code depends on all
+    groups, so each reason is an error. Otherwise a reason is one only in output for programs, and not where rights are
+    missing. All others are noted."""
     errors = [
         error for error in silent if decides or not (session.settings.is_text or error.exit_code is Exit.UNAUTHORIZED)
     ]
@@ -88,7 +94,8 @@ def lags_of_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Gr
         if isinstance(own, KctlError):
             errors.append(own)
         elif group.state == DEAD and not own:
-            empty += [name] if chosen.listed is None else []
+            if chosen.listed is None:  # else it has ended since it was listed
+                empty.append(name)
         else:
             group_lags[name] = GroupLag(group, own, partition_lags(group, own, ranges))
     errors += nothing_of_all(session, empty)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kctl.errors import KctlError
-from kctl.groups.group import listed_groups
-from kctl.groups.group_lag import ChosenGroups, GroupLag, lags_of_groups
+from kctl.groups.group_lag import GroupLag, every_group, lags_of_groups
 from kctl.groups.other_protocols import with_other_protocols
 from kctl.groups.partition_lag import PartitionLag, total
 
@@ -42,8 +41,9 @@ def reading_of(session: Session, topics: Iterable[str]) -> Reading:
     """The groups that have a position in, are assigned or subscribe to each topic."""
     silent: list[KctlError] = []
     try:
-        listed, silent = listed_groups(session)
-        group_lags, errors = lags_of_groups(session, ChosenGroups(list(listed), listed, []))
+        chosen = every_group(session)
+        silent += chosen.silent
+        group_lags, errors = lags_of_groups(session, chosen)
         group_lags, unknown = with_other_protocols(session, group_lags)
     except KctlError as error:
         return Reading({}, [error], silent)

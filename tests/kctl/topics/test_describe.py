@@ -11,10 +11,11 @@ from kafkad.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespon
 from kafkad.wire.schema import Request
 from kctl.configs import of_topics
 from kctl.errors import Exit, KctlError, failure
+from kctl.groups import group_lag
 from kctl.groups.group import Listed
 from kctl.reach.session import Broker, Cluster, Session
 from kctl.texts.scopes import parse_numbers
-from kctl.topics import details, readers
+from kctl.topics import details
 from kctl.topics.describe import health_line
 from kctl.topics.details import PartitionDetails, TopicDetails, total
 from tests.kctl.conftest import Kctl
@@ -208,6 +209,6 @@ def test_a_group_that_has_ended_since_it_was_listed_hides_nothing(
         return {"ended": Listed("ended", "Stable", "classic", "consumer", 0)}, []
 
     created(on_broker, "read-before", "-p", 1, "-r", 1)
-    monkeypatch.setattr(readers, "listed_groups", listed)
+    monkeypatch.setattr(group_lag, "listed_groups", listed)
     ran = on_broker("topics", "describe", "read-before", "--groups", "-o", "json")
     assert (ran.code, json.loads(ran.out)["errors"]) == (Exit.DONE, [])

@@ -13,6 +13,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.configs import of_topics
 from kctl.errors import Exit, KctlError, failure
+from kctl.groups import group_lag
 from kctl.groups.group import Listed
 from kctl.groups.group_lag import ChosenGroups
 from kctl.partitions.requests import Active
@@ -130,7 +131,7 @@ def test_a_topic_goes_without_knowing_who_reads_it_only_where_nobody_asked_for_t
     if silent == "a coordinator":
         monkeypatch.setattr(readers, "lags_of_groups", refuse)
     else:
-        monkeypatch.setattr(readers, "listed_groups", listed)
+        monkeypatch.setattr(group_lag, "listed_groups", listed)
     monkeypatch.chdir(tmp_path)
     on_broker("topics", "create", "unread-by", "-p", 1, "-r", 1)
     told = "whether groups read them is not known: it is down\n"
