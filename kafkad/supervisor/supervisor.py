@@ -62,6 +62,8 @@ class Supervisor:
         self._lost_store = False
         self._announced = False
         self._reloading = False
+        self._fresh: Config | None = None
+        """The file's, as it was read again for the last reload; None if it is none to start by."""
         self._problem = ""
         """That stands until the next reload."""
 
@@ -265,18 +267,28 @@ class Supervisor:
         self._notifier.ready(f"{ready}; {missing}" if missing else ready)
 
     def _reload(self) -> None:
-        """SIGHUP: each broker reads the configuration again, and says what a restart is needed for, of what it sees."""
+        """SIGHUP: each broker reads the configuration again, and says what a restart is needed for, of what it sees.
+
+        None is told where kafkad could not start by the file: each sees a part of it, and some would take it."""
         if not self._brokers:
             return  # those that are about to be started read it anyway
         self._reloading = True
         if self._announced:
             self._notifier.reloading()
-        for broker in self._brokers:
-            broker.reload()
+        try:
+            self._fresh = self._read_config()
+        except ConfigError as error:
+            log.error("no broker reads the configuration file again: %s", "; ".join(error.problems))
+            self._fresh = None
+        else:
+            for broker in self._brokers:
+                broker.reload()
         self._changed()
 
     def _end_reload(self) -> bool:
         """What no broker sees of a file that they have taken is looked at here. False where it is none to start by."""
+        if self._fresh is None:
+            return False
         said = {broker.doing for broker in self._brokers}
         if NOT_RELOADED in said:
             return False  # who did not take it has said why
@@ -284,13 +296,8 @@ class Supervisor:
             return True  # none runs that could have; those that are started read it anyway
         if said == {RELOADED}:
             self._file_in_use = FileInUse.at(self._config.file)
-        try:
-            fresh = self._read_config()
-        except ConfigError as error:
-            log.error("kafkad can no longer start by the configuration file: %s", "; ".join(error.problems))
-            return False
         given = given_to_brokers(self._config)
-        restart = [name for name in self._config.with_file(fresh).restart if name in given]
+        restart = [name for name in self._config.with_file(self._fresh).restart if name in given]
         if restart:
             log.warning("these settings need a restart to change: %s", ", ".join(restart))
         return True

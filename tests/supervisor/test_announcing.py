@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -252,16 +253,21 @@ def test_a_reload_while_brokers_start_names_it_when_they_have_read_the_file(
     scenario(steps)
 
 
-def test_a_file_that_brokers_take_and_kafkad_could_not_start_by_is_an_error(
+def test_a_file_that_kafkad_could_not_start_by_is_given_to_no_broker(
     scenario: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each of them knows only its own ports."""
+    """Each of them knows only its own ports, and would take it."""
 
     def steps(scene: Scene) -> None:
         scene.file.write_text("kafkad.brokers: 2\nlisteners: PLAINTEXT://:9092\nhttp.listener: :9093\n")
-        scene.reload(RELOADED, RELOADED)
+        brokers = scene.begin()
+        for broker in brokers:
+            broker.take({"READY": "1"})
+            broker._process = SimpleNamespace(pid=1)  # type: ignore[assignment]
+        scene.supervisor._reload()
+        assert not any(broker.reloading for broker in brokers)
         [error] = caplog.messages
-        assert error.startswith("kafkad can no longer start by the configuration file: port 9093 would be that of http")
+        assert error.startswith("no broker reads the configuration file again: port 9093 would be that of http")
         assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
 
     scenario(steps)
