@@ -101,7 +101,8 @@ class Files:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         if not os.path.lexists(path):
             self.make_directories(os.path.dirname(path))
-            self.mkdir(path)
+            with contextlib.suppress(FileExistsError):  # another broker of this host has just made it
+                self.mkdir(path)
             self.sync_directory(os.path.dirname(path))
 
     def set_times(self, path: str, times_ns: tuple[int, int]) -> None:

@@ -296,7 +296,8 @@ def make_directories(path: str, sync: Sync) -> None:
     if not os.path.lexists(path):
         above = os.path.dirname(path)
         make_directories(above or ".", sync)
-        os.mkdir(path)
+        with contextlib.suppress(FileExistsError):  # another process has just made it
+            os.mkdir(path)
         _sync_directory(above, sync)
 
 
