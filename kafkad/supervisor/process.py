@@ -149,7 +149,8 @@ class BrokerProcess:
             return
         killed_at = _KILLED_AT if self._heard else _KILLED_BEFORE_IT_SPEAKS_AT
         if self._silent_ticks == killed_at:
-            log.error("broker %d (process %s) hangs: it is killed and started again", self.broker_id, self.pid)
+            then = "and its next start checks its logs" if self._stopping.is_set() else "and started again"
+            log.error("broker %d (process %s) hangs: it is killed %s", self.broker_id, self.pid, then)
             self.signal(signal.SIGKILL)
         elif self._silent_ticks == 2 * killed_at:
             log.error(

@@ -121,6 +121,19 @@ def test_one_that_loads_for_long_and_says_that_it_lives_is_left_alone(scenario: 
     scenario(steps)
 
 
+def test_one_that_hangs_when_all_are_told_to_stop_is_not_said_to_be_started_again(
+    scenario: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def steps(scene: Scene) -> None:
+        scene.one_hangs()
+        scene.brokers[1]._stopping.set()
+        for _ in range(4):
+            scene.brokers[1].tick()
+        assert caplog.messages == ["broker 1 (process 101) hangs: it is killed and its next start checks its logs"]
+
+    scenario(steps)
+
+
 def test_one_that_has_not_said_a_word_has_more_time(scenario: Run) -> None:
     """A name that no server resolves takes a minute, and would again in the next process."""
 
