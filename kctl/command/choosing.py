@@ -29,16 +29,21 @@ class Choice:
         regex: Sequence[str],
         *,
         takes_patterns: bool = True,
+        decide: bool = False,
     ) -> None:
-        """`takes_patterns`: whether the command has --match and --regex to advise for a name that looks like one."""
+        """`takes_patterns`: whether the command has --match and --regex to advise for a name that looks like one.
+        `decide`: names were asked for, though there may be none: they are the lines of standard input."""
         self.kind = kind
         self.takes_patterns = takes_patterns
-        self.names = tuple(dict.fromkeys(_with_standard_input(names)))
-        self._has_names = bool(names)
-        """Of standard input there may be none: then nothing is chosen."""
+        self.names = tuple(dict.fromkeys(names))
+        self._has_names = decide or bool(names)
         self.match = tuple(match)
         self.regex = tuple(regex)
         self._patterns = _compiled(self.regex)
+
+    def also(self, names: Sequence[str]) -> Choice:
+        """These names as well."""
+        return Choice(self.kind, [*self.names, *names], self.match, self.regex, decide=self._has_names)
 
     def __bool__(self) -> bool:
         return bool(self._has_names or self.match or self.regex)
@@ -129,7 +134,7 @@ def choosing(
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         def command(*, names: Sequence[str], match: Sequence[str], regex: Sequence[str], **others: Any) -> R:
-            chosen = Choice(kind, names, match, regex)
+            chosen = Choice(kind, named_by(names), match, regex, decide=bool(names))
             if required:
                 chosen.required()
             return function(chosen=chosen, **others)
@@ -153,13 +158,16 @@ def choosing(
     return decorate
 
 
-def _with_standard_input(names: Sequence[str]) -> Iterable[str]:
-    literal_from = len(names) - literal_arguments()
-    for at, name in enumerate(names):
-        if name == "-" and at < literal_from:
-            yield from (line.strip() for line in sys.stdin if line.strip())
+def named_by(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The names that arguments stand for, each once. `-` stands for the lines of standard input, unless literal."""
+    literal_from = len(arguments) - literal_arguments()
+    names: list[str] = []
+    for at, argument in enumerate(arguments):
+        if argument == "-" and at < literal_from:
+            names += (line.strip() for line in sys.stdin if line.strip())
         else:
-            yield name
+            names.append(argument)
+    return tuple(dict.fromkeys(names))
 
 
 def _compiled(patterns: Sequence[str]) -> list[Any]:

@@ -101,7 +101,7 @@ def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
 
 
 def _chosen_groups(session: Session, chosen: Choice, options: Mapping[str, Any]) -> ChosenGroups:
-    chosen = Choice(chosen.kind, [*chosen.names, *options["more"]], chosen.match, chosen.regex)
+    chosen = chosen.also(options["more"])
     if not options["all_groups"]:
         chosen.required()
     elif chosen:

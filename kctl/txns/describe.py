@@ -6,7 +6,7 @@ import time
 
 import click
 
-from kctl.command.choosing import Choice
+from kctl.command.choosing import named_by
 from kctl.command.cluster_names import transactional_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
@@ -46,7 +46,7 @@ def describe(session: Session, ids: tuple[str, ...]) -> int:
     Example: kctl txns describe billing-writer-1
     """
     now = int(time.time() * 1000)
-    names = Choice("transactional id", ids, (), ()).names
+    names = named_by(ids)
     found, errors = described_or_unknown(session, names)
     places = session.coordinators(found, TRANSACTION)
     coordinators = {name: place for name, place in places.items() if not isinstance(place, KctlError)}

@@ -15,7 +15,7 @@ import click
 
 from kafkad.errors import ErrorCode
 from kctl.command.changes import Change
-from kctl.command.choosing import Choice
+from kctl.command.choosing import named_by
 from kctl.command.cluster_names import transactional_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
@@ -52,7 +52,7 @@ def end(session: Session, ids: tuple[str, ...]) -> int:
 
     Example: kctl txns end billing-writer-1
     """
-    found, errors = described_or_unknown(session, Choice("transactional id", ids, (), ()).names)
+    found, errors = described_or_unknown(session, named_by(ids))
     waits = waits_for(session, found.values())
     errors += [_decided(one, waits[name]) for name, one in found.items() if one.is_decided]
     going_on = {name: one for name, one in found.items() if one.state == "Ongoing"}

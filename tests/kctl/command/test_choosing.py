@@ -41,10 +41,27 @@ def test_a_pattern_is_compiled_once_however_many_names_there_are(monkeypatch: py
 
 def test_no_name_on_standard_input_chooses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
-    chosen = Choice("topic", ["-"], [], [])
+    told: list[Choice] = []
+
+    @click.command(cls=KctlCommand)
+    @choosing.choosing("topic")
+    def look(chosen: Choice) -> None:
+        told.append(chosen)
+
+    look.main(["-"], standalone_mode=False)
+    (chosen,) = told
     assert (bool(chosen), chosen.literal, chosen.of(["a", "b"])) == (True, True, ([], []))
     with pytest.raises(KctlError, match="no topic is named"):
         chosen.required()
+
+
+def test_a_name_that_was_read_is_not_read_for_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("read\n"))
+    chosen = Choice("group", ["a", "-"], [], []).also(["-", "b"])
+    assert (chosen.names, chosen.literal) == (("a", "-", "b"), True)
+    assert Choice("group", [], ["x*"], []).also(["b"]).literal is False
+    none = Choice("group", [], [], [], decide=True).also([])
+    assert (bool(none), none.names) == (True, ())
 
 
 def test_behind_two_dashes_one_is_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
