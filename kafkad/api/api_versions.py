@@ -34,7 +34,6 @@ def handle(context: Context, request: Request, message: ApiVersionsRequest) -> A
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} cannot be the name or version of a client")
         name, version = software
         request.peer.software = name[:_LONGEST_KEPT], version[:_LONGEST_KEPT]
-        request.peer.transaction_version = context.features.transaction_version
     features = context.features
     levels = {**features.levels, TRANSACTION_VERSION: features.transaction_version}
     return ApiVersionsResponse(

@@ -29,7 +29,6 @@ class Peer:
         "principal",
         "software",
         "token",
-        "transaction_version",
         "turn",
     )
 
@@ -50,8 +49,6 @@ class Peer:
         """The SASL mechanism by which it has logged in."""
         self.software: tuple[str, str] | None = None
         """Name and version of the client, if it has said so (KIP-511)."""
-        self.transaction_version = 0
-        """The cluster's, as the client was told it."""
         self.on_close: Callable[[], None] | None = None
         self.turn: Turn | None = None
         """Its place in the line of those who wait for a quota of fetches."""

@@ -423,12 +423,7 @@ def _registration(platform: Platform, identity: Identity) -> Registration:
 def _have_clients_ask_again(server: Server, features: FinalizedFeatures) -> None:
     """Those that were told the transaction version: a Kafka 3.9 may lead soon, and would refuse what producers of 4.x
     go on to send. No broker begins transactions."""
-    told = [
-        connection
-        for connection in server.connections()
-        if connection.peer.transaction_version > features.transaction_version
-        and connection.peer.software[0] != OWN_SOFTWARE
-    ]
+    told = [each for each in server.connections() if (each.peer.software or (OWN_SOFTWARE,))[0] != OWN_SOFTWARE]
     log.info(
         "transaction.version is %d now: %d connections whose clients were told more are closed when nothing is being "
         "answered there, and come back",
