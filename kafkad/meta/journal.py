@@ -6,7 +6,10 @@ nothing should be written that can wait.
 
 The first frame is a snapshot and was complete before the file got its name, so it cannot be torn. A bad frame with no
 good one after it is a write that a crash interrupted: nobody was told of it, and it is cut off. A bad frame anywhere
-else is damage: `open` refuses the file and leaves it as it is. Synchronous; the caller chooses the thread.
+else is damage: `open` refuses the file and leaves it as it is.
+
+Who has the journal open has locked it, and what is cut, removed or renamed is locked first. The files take each other's
+names: so a lock counts only if the file still has its name then. Synchronous; the caller chooses the thread.
 """
 
 from __future__ import annotations
@@ -63,8 +66,9 @@ class Journal:
 
     @classmethod
     def create(cls, path: str, snapshot: bytes, sync: Sync = os.fdatasync) -> Journal:
-        """Writes the first frame beside `path`, then gives it the name: there is never half a journal under `path`."""
-        journal = cls(path, *_write_beside(path, snapshot, sync), sync)
+        """Writes the first frame beside `path`, then gives it the name: there is never half a journal under `path`.
+        Raises JournalError where there is one by then, or another process is about to make one."""
+        journal = cls(path, *_write_beside(path, snapshot, sync, is_first=True), sync)
         _sync_directory(os.path.dirname(path), sync)
         journal._keep_room(is_new=True)
         return journal
@@ -120,7 +124,7 @@ class Journal:
         if self._broken is not None:
             raise self._broken
         with _directory(os.path.dirname(self.path)) as directory:
-            fd, size = _write_beside(self.path, snapshot, self._sync)
+            fd, size = _write_beside(self.path, snapshot, self._sync, is_first=False)
             old, self._fd = self._fd, fd
             self.size = self.snapshot_size = size
             with contextlib.suppress(OSError):  # it has no name any more
@@ -191,19 +195,26 @@ def _room(fd: int) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _write_beside(path: str, snapshot: bytes, sync: Sync) -> tuple[int, int]:
-    """A new file with one frame, on disk and then renamed to `path`: its descriptor and size."""
+def _write_beside(path: str, snapshot: bytes, sync: Sync, *, is_first: bool) -> tuple[int, int]:
+    """A new file with one frame, on disk and then renamed to `path`: its descriptor and size. Who has it locked under
+    its first name is the only one who can make a journal: so where there is none by then, `is_first` replaces none."""
     new = path + ".new"
-    fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _lock(fd, path)
-        size = _write(fd, 0, MAGIC + _frame(snapshot))
-        sync(fd)
-        os.rename(new, path)
+        _lock(fd, new)
+        try:
+            if is_first and os.path.exists(path):
+                raise JournalError(f"{path} has just been made by another process, most likely another kafkad")
+            os.ftruncate(fd, 0)
+            size = _write(fd, 0, MAGIC + _frame(snapshot))
+            sync(fd)
+            os.rename(new, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
+            raise
     except BaseException:
         os.close(fd)
-        with contextlib.suppress(OSError):
-            os.unlink(new)
         raise
     return fd, size
 
@@ -283,10 +294,12 @@ def _read_all(fd: int) -> bytes:
 
 
 def _lock(fd: int, path: str) -> None:
-    try:
+    """JournalError if another process has locked the file, or has given its name to another one meanwhile."""
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as e:
-        raise JournalError(f"{path} is in use by another process, most likely another kafkad") from e
+        if os.path.samestat(os.fstat(fd), os.stat(path)):
+            return
+    raise JournalError(f"{path} is in use by another process, most likely another kafkad")
 
 
 def make_directories(path: str, sync: Sync) -> None:

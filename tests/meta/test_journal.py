@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -127,6 +129,80 @@ def test_half_a_new_file_does_no_harm(tmp_path: Path) -> None:
     journal.replace(b"all")
     journal.close()
     assert read(path)[0] == [b"all"]
+
+
+def is_refused(use: Callable[[], object]) -> None:
+    with pytest.raises(JournalError, match="by another process, most likely another kafkad"):
+        use()
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> None:
+    """Does it when the next one has opened a file, before it locks it."""
+    flock = fcntl.flock
+
+    def late(fd: int, how: int) -> None:
+        monkeypatch.setattr("fcntl.flock", flock)
+        what()
+        flock(fd, how)
+
+    monkeypatch.setattr("fcntl.flock", late)
+
+
+def test_of_two_that_make_a_journal_one_is_refused(tmp_path: Path) -> None:
+    """Also if it comes while the other's is not on the disk yet, or had seen none when there was none."""
+    path = tmp_path / "journal"
+    syncs: list[int] = []
+
+    def sync(fd: int) -> None:
+        syncs.append(fd)
+        if len(syncs) == 1:
+            is_refused(lambda: Journal.create(str(path), b"another"))
+
+    journal = Journal.create(str(path), FRAMES[0], sync)
+    journal.append(b"first")
+    is_refused(lambda: Journal.create(str(path), b"another"))
+    journal.append(b"second")
+    journal.close()
+    assert os.listdir(tmp_path) == ["journal"]
+    assert read(path) == ([FRAMES[0], b"first", b"second"], 0)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("half", [False, True])
+def test_a_journal_that_gets_its_name_meanwhile_is_not_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, half: bool, ended: bool
+) -> None:
+    """The other one has what becomes the journal open, under its first name."""
+    path = tmp_path / "journal"
+    if half:
+        (tmp_path / "journal.new").write_bytes(b"half of one, by a process that was killed")
+    made: list[Journal] = []
+
+    def make() -> None:
+        made.append(Journal.create(str(path), FRAMES[0]))
+        made[0].append(b"first")
+        if ended:
+            made[0].close()
+
+    meanwhile(monkeypatch, make)
+    is_refused(lambda: Journal.create(str(path), b"another"))
+    if not ended:
+        made[0].append(b"second")
+        made[0].close()
+    assert read(path) == ([FRAMES[0], b"first", *([] if ended else [b"second"])], 0)
+
+
+def test_a_journal_that_is_replaced_before_it_is_locked_is_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is one of a file without a name: what is written there is lost."""
+    path = tmp_path / "journal"
+    journal = Journal.create(str(path), FRAMES[0])
+    meanwhile(monkeypatch, lambda: journal.replace(b"all of it"))
+    is_refused(lambda: Journal.open(str(path), lambda payload: None))
+    journal.append(b"next")
+    journal.close()
+    assert read(path) == ([b"all of it", b"next"], 0)
 
 
 @pytest.fixture
