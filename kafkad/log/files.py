@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kafkad import linux
+from kafkad.directories import make_directories
 from kafkad.errors import StorageError
 from kafkad.refusals import failure
 
@@ -97,13 +98,7 @@ class Files:
 
     def make_directories(self, path: str) -> None:
         """A directory and those above it, where they are missing, with names that are on the disk."""
-        if os.path.lexists(path) and not os.path.isdir(path):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        if not os.path.lexists(path):
-            self.make_directories(os.path.dirname(path))
-            with contextlib.suppress(FileExistsError):  # another broker of this host has just made it
-                self.mkdir(path)
-            self.sync_directory(os.path.dirname(path))
+        make_directories(path, self.mkdir, self.sync_directory)
 
     def set_times(self, path: str, times_ns: tuple[int, int]) -> None:
         """Sets the times at which the file was last read and last changed."""

@@ -19,8 +19,9 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from kafkad.clock import Clock
+from kafkad.directories import make_directories
 from kafkad.meta.consumer_room import ConsumerRoom
-from kafkad.meta.journal import Journal, make_directories
+from kafkad.meta.journal import Journal, sync_directory
 from kafkad.meta.last_room import can_wait
 from kafkad.meta.store import (
     ANY_VERSION,
@@ -121,7 +122,7 @@ class EmbeddedStore:
         """Loads the journal in `directory`, or makes one. Raises JournalError when it is damaged or in use."""
         tree = Tree()
         path = os.path.join(directory, METADATA_FILE)
-        make_directories(directory, sync)
+        make_directories(directory, os.mkdir, lambda above: sync_directory(above, sync))
         if not os.path.exists(path):
             return cls(tree, Journal.create(path, tree.snapshot(), sync), clock)
         journal = Journal.open(path, tree.replay, sync)

@@ -15,7 +15,6 @@ names: so a lock counts only if the file still has its name then. Synchronous; t
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -69,7 +68,7 @@ class Journal:
         """Writes the first frame beside `path`, then gives it the name: there is never half a journal under `path`.
         Raises JournalError where there is one by then, or another process is about to make one."""
         journal = cls(path, *_write_beside(path, snapshot, sync, is_first=True), sync)
-        _sync_directory(os.path.dirname(path), sync)
+        sync_directory(os.path.dirname(path), sync)
         journal._keep_room(is_new=True)
         return journal
 
@@ -302,19 +301,8 @@ def _lock(fd: int, path: str) -> None:
     raise JournalError(f"{path} is in use by another process, most likely another kafkad")
 
 
-def make_directories(path: str, sync: Sync) -> None:
-    """A directory and those above it, where they are missing, with names that are on the disk."""
-    if os.path.lexists(path) and not os.path.isdir(path):
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-    if not os.path.lexists(path):
-        above = os.path.dirname(path)
-        make_directories(above or ".", sync)
-        with contextlib.suppress(FileExistsError):  # another process has just made it
-            os.mkdir(path)
-        _sync_directory(above, sync)
-
-
-def _sync_directory(path: str, sync: Sync) -> None:
+def sync_directory(path: str, sync: Sync) -> None:
+    """Puts the names in a directory on the disk."""
     with _directory(path) as directory:
         sync(directory)
 

@@ -32,16 +32,6 @@ def test_a_piece_that_is_cut_short_is_an_error(tmp_path: Path) -> None:
         files.write_in_pieces(file.fd, bytes(100_000), 0)
 
 
-def test_a_directory_that_another_broker_of_the_host_makes_meanwhile_is_taken_as_it_is(tmp_path: Path) -> None:
-    class OfTwoBrokers(Files):
-        def mkdir(self, path: str, mode: int = 0o777) -> None:  # type: ignore[override]
-            os.mkdir(path)  # by the other one
-            os.mkdir(path, mode)
-
-    OfTwoBrokers().make_directories(str(tmp_path / "disk" / "brokers" / "1"))
-    assert (tmp_path / "disk" / "brokers" / "1").is_dir()
-
-
 @pytest.mark.parametrize("operation", ["open", "create", "pwrite", "sync", "rename"])
 @pytest.mark.parametrize("calls", range(3))
 def test_after_an_error_that_may_pass_a_file_is_as_it_was(tmp_path: Path, operation: str, calls: int) -> None:
