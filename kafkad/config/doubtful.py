@@ -10,7 +10,12 @@ from kafkad.config.setting import host_check
 
 def doubtful(config: Config) -> list[str]:
     """A warning for each of them, for a configuration that can be used."""
-    return [*_nobodys_rights(config), *_host_of_zookeeper(config), *_tokens_for_anything(config)]
+    return [
+        *_nobodys_rights(config),
+        *_host_of_zookeeper(config),
+        *_tokens_for_anything(config),
+        *_long_sessions(config),
+    ]
 
 
 def _nobodys_rights(config: Config) -> Iterator[str]:
@@ -45,3 +50,14 @@ def _tokens_for_anything(config: Config) -> Iterator[str]:
                 f"listener {listener} takes every token that is signed by a key of {url}, also those for other "
                 f"services: set listener.name.{listener.lower()}.{own}.audience"
             )
+
+
+def _long_sessions(config: Config) -> Iterator[str]:
+    """A broker that is cut off is given up after 4/3 of a session, and what lies between two looks."""
+    session_ms, lag_ms = config.int("zookeeper.session.timeout.ms"), config.long("replica.lag.time.max.ms")
+    given_up_ms = session_ms * 5 // 3
+    if config.value("zookeeper.connect") and given_up_ms > lag_ms:
+        yield (
+            f"zookeeper.session.timeout.ms={session_ms} is more than 0.6 of replica.lag.time.max.ms={lag_ms}: a leader "
+            f"that is cut off from the other brokers gives way after up to {given_up_ms} ms, not within the lag time"
+        )

@@ -310,6 +310,10 @@ class ActiveController:
     def unanswered_ms(self, broker: int) -> float:
         return self._queues[broker].unanswered_ms
 
+    def has_answered(self, broker: int) -> bool:
+        """In this term, and since it registered."""
+        return self._queues[broker].has_answered
+
     async def greet(self, broker: BrokerInfo, timeout_ms: float) -> None:
         """Over a connection of its own. OSError when the broker does not answer."""
         channel = self.parts.connect(broker)

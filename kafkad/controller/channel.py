@@ -110,6 +110,7 @@ class BrokerQueue:
         self._now_ms = now_ms
         self._since_ms = now_ms()
         """When the request in flight became the first in the queue, or the last one was answered."""
+        self.has_answered = False
         self._heard_of_replicas = False
         """It has been sent a LeaderAndIsr."""
         self._is_refused = False
@@ -167,6 +168,7 @@ class BrokerQueue:
             request, on_response, answered = self._queue[0]
             try:
                 response = await self._until_answered(request)
+                self.has_answered = True
                 self._note_rights(response)
                 if on_response is not None:
                     on_response(response)

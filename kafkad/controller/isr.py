@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from kafkad.controller.active import ActiveController
@@ -17,9 +17,11 @@ IsrResult = PartitionState | KafkaError
 class Isr:
     """The part of a controller's term that changes ISRs for leaders."""
 
-    def __init__(self, active: ActiveController) -> None:
+    def __init__(self, active: ActiveController, hears: Callable[[int], bool]) -> None:
+        """`hears`: whether a broker answers this controller."""
         self._active = active
         self._state = active.state
+        self._hears = hears
 
     async def alter(
         self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
@@ -77,6 +79,7 @@ class Isr:
             )
         self._check_recovery(tp, wanted, state)
         self._check_members(tp, wanted, state)
+        self._check_alone(tp, wanted, state)
         return None
 
     def _check_recovery(self, tp: TopicPartition, wanted: WantedIsr, state: PartitionState) -> None:
@@ -97,6 +100,14 @@ class Isr:
                 or epoch not in (NO_EPOCH, broker.epoch)
             ):
                 raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"Broker {member} cannot be in sync for {tp} now")
+
+    def _check_alone(self, tp: TopicPartition, wanted: WantedIsr, state: PartitionState) -> None:
+        """Kafka has no such check, and gives up no leader that is registered."""
+        if len(wanted.members) == 1 < len(state.isr) and not self._hears(state.leader):
+            raise KafkaError(
+                ErrorCode.OPERATION_NOT_ATTEMPTED,
+                f"Broker {state.leader} may be the one that is cut off: it is not left alone in sync for {tp}",
+            )
 
     def _changed(self, leader: int, tp: TopicPartition, wanted: WantedIsr) -> PartitionState | None:
         """Judged again: the state that was known when it was judged first may be an older one than the store's."""

@@ -7,6 +7,9 @@ think that it leads, but its high watermark stands, for its followers have left 
 
 A controller that reaches less than half of the registered brokers, itself included, is cut off itself. It raises
 `CutOff` and has to leave the office to a broker that reaches more.
+
+A leader that is silent may have lost all its followers before it is given up. From a quarter of that time on it gets no
+ISR of itself alone: nobody else could lead then.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ log = logging.getLogger(__name__)
 
 CHECKS = 8
 """How often brokers are looked at, and idle ones sent something to answer, within the time they are given."""
+_DOUBTED = 2
+"""Checks without an answer after which a broker may be one that is cut off."""
 
 
 def is_minority(reached: int, registered: int) -> bool:
@@ -59,6 +64,19 @@ class Reachability:
         self._heard_ms: dict[int, float] = {}
         """When brokers last answered a greeting."""
 
+    def hears(self, broker: int) -> bool:
+        """Whether it has answered in this term, and lately; of the controller's own broker, whether so many others have
+        that it is not cut off."""
+        now_ms, own = self._active.parts.now_ms(), self._active.parts.settings.broker
+        if broker != own:
+            return self._answers(broker, now_ms)
+        heard = 1 + sum(self._answers(other, now_ms) for other in self._state.brokers.keys() - {own})
+        return not is_minority(heard, len(self._state.brokers) + len(self._state.unreachable))
+
+    def _answers(self, broker: int, now_ms: float) -> bool:
+        within_ms = _DOUBTED * self.interval_ms
+        return self._active.has_answered(broker) and not self._is_silent(broker, now_ms, within_ms)
+
     async def close(self) -> None:
         greetings = list(self._greetings.values())
         for greeting in greetings:
@@ -76,7 +94,7 @@ class Reachability:
                 await self._active.probe(info, self._on_return)  # over a new connection
         others = self._state.brokers.keys() - {self._active.parts.settings.broker}
         self._greet(broker for broker in others if self._active.unanswered_ms(broker) >= self.interval_ms)
-        silent = sorted(broker for broker in others if self._is_silent(broker, now_ms))
+        silent = sorted(broker for broker in others if self._is_silent(broker, now_ms, self._patience_ms))
         await self._active.ask_idle(others, self.interval_ms)
         if silent:
             registered = len(self._state.brokers) + len(self._state.unreachable)
@@ -99,9 +117,9 @@ class Reachability:
         finally:
             del self._greetings[info.id]
 
-    def _is_silent(self, broker: int, now_ms: float) -> bool:
+    def _is_silent(self, broker: int, now_ms: float, ms: float) -> bool:
         heard_ms = max(self._awake_since_ms, self._heard_ms.get(broker, 0))
-        return min(self._active.unanswered_ms(broker), now_ms - heard_ms) >= self._patience_ms
+        return min(self._active.unanswered_ms(broker), now_ms - heard_ms) >= ms
 
     async def _give_up(self, silent: list[int]) -> None:
         for broker in silent:

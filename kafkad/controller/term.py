@@ -94,7 +94,6 @@ class Term:
         self.brokers = Brokers(active, self.deletions)
         self.elections = Elections(active)
         self.reassignments = Reassignments(active, self.deletions)
-        self.isr = Isr(active)
         self._settings = settings
         self._balancing: Timer | None = None
         self._checking: Timer | None = None
@@ -102,6 +101,7 @@ class Term:
         self._reachability: Reachability | None = None
         if settings.patience_ms is not None:
             self._reachability = Reachability(active, self.brokers, settings.patience_ms, self._answers_again)
+        self.isr = Isr(active, lambda broker: self._reachability is None or self._reachability.hears(broker))
         self._watched: dict[str, TopicId] = {}
         """Topics that are known and whose nodes are watched, with their ids, for another topic of that name has another
         node; all others are read again with the next one that comes."""

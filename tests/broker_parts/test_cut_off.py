@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.meta.embedded import EmbeddedSession
 from kafkad.meta.znodes import Partition, Topic
 from kafkad.model import PartitionState
 from kafkad.names import TopicPartition
+from kafkad.net.client import LinkError
 from tests.broker_parts.several import MEMORY, Brokers
 
 A0, A1, A2 = (TopicPartition("a", index) for index in range(3))
@@ -222,3 +224,44 @@ def test_brokers_that_have_much_to_do_are_not_taken_for_cut_off(three: Brokers) 
     for request in busy:
         request.release()
     three.until(lambda: converged(three), advance_ms=STEP_MS)
+
+
+@pytest.fixture
+def long_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers may be silent for 20 s, which is twice the lag time."""
+    monkeypatch.setattr(EmbeddedSession, "session_timeout_ms", 1.5 * LAG_MS)
+
+
+@pytest.mark.usefixtures("long_sessions")
+@pytest.mark.parametrize("is_controller", [True, False])
+@pytest.mark.parametrize("both_ways", [True, False])
+def test_a_leader_that_is_cut_off_is_not_left_alone_in_sync(
+    request: pytest.FixtureRequest, is_controller: bool, both_ways: bool
+) -> None:
+    """Where it can say what it wants before it is given up. Nobody could lead in its place then."""
+    three: Brokers = request.getfixturevalue("three")
+    leader, tp, next_leader = (1, A0, 2) if is_controller else (3, A2, 1)
+    others = {1, 2, 3} - {leader}
+    if both_ways:
+        cut(three, leader, *others)
+    else:
+        three.cut_ways.update((other, leader) for other in others)
+        three.cut_ways.update((leader, other) for other in others if is_controller)  # as its answers get lost
+    began = three.clock.monotonic_ms()
+    three.until(lambda: state(three, tp).leader != leader, advance_ms=STEP_MS)
+    assert (state(three, tp).leader, set(state(three, tp).isr)) == (next_leader, others)
+    assert three.clock.monotonic_ms() - began <= 5 * LAG_MS
+    acknowledged(three, next_leader, tp, b"without it")
+    three.cut.clear()
+    three.cut_ways.clear()
+    three.until(lambda: converged(three), advance_ms=STEP_MS)
+
+
+def test_a_leader_that_the_controller_hears_may_be_left_alone_in_sync(three: Brokers) -> None:
+    def lose(ends: tuple[int, int], answer: object) -> None:
+        if ends[1] == 3:
+            raise LinkError("it is lost")
+
+    three.tamper = lose
+    assert three.ended(three[3].produce(A2, b"for nobody else", acks=1)).error_code == ErrorCode.NONE
+    three.until(lambda: state(three, A2).isr == (3,), advance_ms=STEP_MS)

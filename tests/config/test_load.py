@@ -511,6 +511,16 @@ def test_a_misspelt_check_of_zookeepers_host_is_told_of(word: str, is_told: bool
 
 
 @pytest.mark.parametrize(
+    ("session_ms", "store", "is_told"), [(18000, "zk", False), (18001, "zk", True), (18001, "", False)]
+)
+def test_sessions_that_are_long_beside_the_lag_time_are_told(session_ms: int, store: str, is_told: bool) -> None:
+    settings = [f"zookeeper.connect={store}", f"zookeeper.session.timeout.ms={session_ms}"]
+    warnings = load(None, settings, {}).warnings
+    told = [text for text in warnings if text.startswith("zookeeper.session.timeout.ms=")]
+    assert len(told) == is_told
+
+
+@pytest.mark.parametrize(
     ("file", "content"),
     [
         ("server.properties", "log.cleanup.policy=\n"),
