@@ -29,7 +29,6 @@ from kafkad.broker.membership import DuplicateBroker
 from kafkad.broker.metadata_store import MetadataStore
 from kafkad.broker.parts import Parts
 from kafkad.broker.progress import RecoveryProgress
-from kafkad.broker.reloading import settled
 from kafkad.broker.settings import Settings, max_open_files
 from kafkad.broker.starting import LinkFactory, Platform, identify, load
 from kafkad.broker.supervised import Supervised
@@ -37,6 +36,7 @@ from kafkad.broker.thread_per_call import ThreadPerCall
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, ZooKeeperAddress
 from kafkad.config.exposed import exposed
+from kafkad.config.reloading import settled
 from kafkad.controller.registration import OtherCluster, refuse_other_cluster
 from kafkad.exit_status import BAD_CONFIGURATION, FAILED
 from kafkad.garbage import no_collections
@@ -437,7 +437,8 @@ class Daemon:
         is kept; or if logins or TLS have to be kept: who was to come in no more still may."""
         is_valid = False
         try:
-            fresh = await settled(self._read_config, self._settings.static.file, self._clock, self._timers)
+            pause = partial(sleep, clock=self._clock, timers=self._timers)
+            fresh = await settled(self._read_config, self._settings.static.file, pause)
             reload = self._settings.reread(fresh)
         except ConfigError as error:
             log.error(

@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.broker.reloading import settled
 from kafkad.config import Config, ConfigError, load
-from kafkad.timers import Timers
-from tests.fakes import FakeClock
+from kafkad.config.reloading import settled
 
 HALF, WHOLE = ConfigError("it ends too soon"), ConfigError("nobody knows message.max.byte")
 
@@ -32,17 +30,10 @@ def readings(tmp_path: Path, says: Iterable[int | ConfigError], file: str | None
 
 
 def taken(read: Callable[[], Config], file: str | None) -> Config:
-    clock, timers = FakeClock(), Timers()
+    async def sleep(ms: float) -> None:
+        assert ms > 0
 
-    async def whole() -> Config:
-        reading = asyncio.create_task(settled(read, file, clock, timers))
-        while not reading.done():
-            await asyncio.sleep(0)
-            clock.advance(250)
-            timers.expire(clock.monotonic_ms())
-        return await reading
-
-    return asyncio.run(whole())
+    return asyncio.run(settled(read, file, sleep))
 
 
 @pytest.mark.parametrize("says", [(1, 1), (1, 2, 1, 3, 3), (HALF, 3, 3), (1, HALF, 1, HALF, 3, 3)])

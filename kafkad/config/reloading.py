@@ -1,12 +1,11 @@
-"""The configuration as it is read again while the broker runs, by which time somebody may still be writing its file."""
+"""The configuration as it is read again while kafkad runs, by which time somebody may still be writing its file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
-from kafkad.clock import Clock
-from kafkad.config import Config, ConfigError
-from kafkad.timers import Timers, sleep
+from kafkad.config.config import Config
+from kafkad.config.files import ConfigError
 
 _UNCHANGED_MS = 250
 """So long is nobody writing a configuration that is taken."""
@@ -14,9 +13,10 @@ _MOST_READINGS = 20
 """Of a file that is written all the time."""
 
 
-async def settled(read: Callable[[], Config], file: str | None, clock: Clock, timers: Timers) -> Config:
+async def settled(read: Callable[[], Config], file: str | None, sleep: Callable[[float], Awaitable[None]]) -> Config:
     """Once two readings say the same: a part of a file that is being written would be taken for all of it. Raises the
-    ConfigError that came twice, or one of its own where they differ all the time. Without a `file` one is enough."""
+    ConfigError that came twice, or one of its own where they differ all the time. Without a `file` one is enough.
+    `sleep` takes milliseconds."""
     if file is None:
         return read()
     before: Config | None = None
@@ -32,5 +32,5 @@ async def settled(read: Callable[[], Config], file: str | None, clock: Clock, ti
             if before is not None and now.says_the_same_as(before):
                 return now
             before, refused = now, None
-        await sleep(_UNCHANGED_MS, clock, timers)
+        await sleep(_UNCHANGED_MS)
     raise ConfigError(f"{file} changes all the time; send SIGHUP again once it does not")
