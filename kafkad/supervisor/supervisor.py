@@ -15,6 +15,7 @@ from time import monotonic
 from kafkad import STARTED
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError
+from kafkad.config.reloading import settled
 from kafkad.config.several import given_to_brokers, settings_of
 from kafkad.exit_status import BAD_CONFIGURATION, FAILED
 from kafkad.log.checkpoint import META_PROPERTIES, CheckpointError, KraftError, MetaProperties, read_meta_properties
@@ -62,6 +63,8 @@ class Supervisor:
         self._lost_store = False
         self._announced = False
         self._reloading = False
+        self._judging: asyncio.Task[None] | None = None
+        """Of the file of a reload that no broker has been told of yet."""
         self._fresh: Config | None = None
         """The file's, as it was read again for the last reload; None if it is none to start by."""
         self._problem = ""
@@ -94,6 +97,8 @@ class Supervisor:
         await self._stopping.wait()
         begun = monotonic()
         log.info("stopping %d brokers", count)
+        if self._judging is not None:
+            self._judging.cancel()
         self._notifier.stopping("stopping all brokers")
         for broker in self._brokers:
             broker.stop()
@@ -227,7 +232,7 @@ class Supervisor:
         self._take_no_more_without_room()
         if not self._announced and self._is_up:
             self._announce()
-        elif self._reloading and not any(broker.reloading for broker in self._brokers):
+        elif self._reloading and self._judging is None and not any(broker.reloading for broker in self._brokers):
             self._reloading = False
             self._problem = "" if self._end_reload() else NOT_RELOADED
             if self._announced:  # systemd takes the end of a reload for that of the start, which is still to come
@@ -268,22 +273,39 @@ class Supervisor:
 
     def _reload(self) -> None:
         """SIGHUP: each broker reads the configuration again, and says what a restart is needed for, of what it sees.
-
-        None is told where kafkad could not start by the file: each sees a part of it, and some would take it."""
-        if not self._brokers:
+        One that comes amid another has the file judged anew."""
+        if not self._brokers or self._stopping.is_set():
             return  # those that are about to be started read it anyway
         self._reloading = True
         if self._announced:
             self._notifier.reloading()
+        if self._judging is not None:
+            self._judging.cancel()
+        self._judging = self._loop.create_task(self._judge())
+
+    async def _judge(self) -> None:
+        """No broker is told where kafkad could not start by the file: each sees a part of it, and some would take it.
+        Nor is any before nobody writes it: they wait for that themselves, but a part of it may be good or bad."""
+        self._fresh = None
         try:
-            self._fresh = self._read_config()
+            self._fresh = await self._settled()
         except ConfigError as error:
             log.error("no broker reads the configuration file again: %s", "; ".join(error.problems))
-            self._fresh = None
+        except Exception:
+            log.exception("internal error: no broker reads the configuration file again")
         else:
             for broker in self._brokers:
                 broker.reload()
+        self._judging = None
         self._changed()
+
+    async def _settled(self) -> Config:
+        """Raises ConfigError."""
+        return await settled(self._read_config, self._config.file, self._pause)
+
+    @staticmethod
+    async def _pause(ms: float) -> None:
+        await asyncio.sleep(ms / 1000)
 
     def _end_reload(self) -> bool:
         """What no broker sees of a file that they have taken is looked at here. False where it is none to start by."""

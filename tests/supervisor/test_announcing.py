@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,19 +21,27 @@ from kafkad.systemd import NOT_BLANK, NOT_RELOADED, RELOADED
 
 
 class Scene:
-    """A supervisor without processes. `told` is what systemd has heard since it was asked last."""
+    """A supervisor without processes. `told` is what systemd has heard since it was asked last. `meanwhile` is what
+    happens while a supervisor waits for whoever writes the file."""
 
     def __init__(self, manager: socket.socket, directory: Path, text: str = "num.partitions: 3\n") -> None:
         self._manager = manager
         self.file = directory / "kafkad.yaml"
         self.file.write_text(text)
+        self.meanwhile: Callable[[], object] = lambda: None
         self.supervisor = Supervisor(self.read(), self.read, [])
+        self.supervisor._pause = self._pause  # type: ignore[method-assign]
         self.store = EmbeddedStore.in_memory(SystemClock())
         self.store.is_starting = True
         self.supervisor._store = self.store
 
     def read(self) -> Config:
         return load(str(self.file), [], {}, again=True)
+
+    async def _pause(self, ms: float) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        await asyncio.sleep(0)
 
     def begin(self) -> tuple[BrokerProcess, BrokerProcess]:
         first, second = (
@@ -52,18 +60,34 @@ class Scene:
         self.supervisor._brokers = [first, second]
         return first, second
 
-    def begin_reload(self) -> tuple[BrokerProcess, BrokerProcess]:
+    def begin_running(self) -> tuple[BrokerProcess, BrokerProcess]:
+        """Brokers that are ready, and only seem to have processes."""
+        brokers = self.begin()
+        for broker in brokers:
+            broker._process = SimpleNamespace(pid=1)  # type: ignore[assignment]
+            broker.signal = lambda number: None  # type: ignore[method-assign]
+            broker.take({"READY": "1"})
+        self.told()
+        return brokers
+
+    async def begin_reload(self) -> tuple[BrokerProcess, BrokerProcess]:
         """Of brokers that are ready, and have still to reload."""
         brokers = self.begin()
         for broker in brokers:
             broker.take({"READY": "1"})
             broker.reloading = True
         self.told()
-        self.supervisor._reload()
+        await self.hang_up()
         return brokers
 
-    def reload(self, *says: str) -> None:
-        for broker, status in zip(self.begin_reload(), says, strict=True):
+    async def hang_up(self) -> None:
+        """SIGHUP, until the file has been judged."""
+        self.supervisor._reload()
+        while (judging := self.supervisor._judging) is not None:
+            await asyncio.wait([judging])
+
+    async def reload(self, *says: str) -> None:
+        for broker, status in zip(await self.begin_reload(), says, strict=True):
             broker.take({"READY": "1", "STATUS": status})
             broker.reloading = False
             self.supervisor._changed()
@@ -77,24 +101,24 @@ class Scene:
                 return found
 
 
+Run = Callable[[Callable[[Scene], Awaitable[None]]], None]
+
+
 @pytest.fixture
-def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Scene], None]], None]:
-    def run(steps: Callable[[Scene], None]) -> None:
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    def run(steps: Callable[[Scene], Awaitable[None]]) -> None:
         async def whole() -> None:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
                 manager.bind(str(tmp_path / "notify"))
                 manager.setblocking(False)
                 monkeypatch.setitem(os.environ, "NOTIFY_SOCKET", str(tmp_path / "notify"))
                 scene = Scene(manager, tmp_path)
-                steps(scene)
+                await steps(scene)
                 scene.supervisor._notifier.close()
 
         asyncio.run(whole())
 
     return run
-
-
-Run = Callable[[Callable[[Scene], None]], None]
 
 
 def ends(broker: BrokerProcess, supervisor: Supervisor) -> None:
@@ -103,7 +127,7 @@ def ends(broker: BrokerProcess, supervisor: Supervisor) -> None:
 
 
 def test_a_broker_that_cannot_start_does_not_keep_the_others_back(scenario: Run) -> None:
-    def steps(scene: Scene) -> None:
+    async def steps(scene: Scene) -> None:
         first, second = scene.begin()
         first.take({"READY": "1"})
         assert not [text for text in scene.told() if text.startswith("READY")], "the other may still come"
@@ -116,7 +140,7 @@ def test_a_broker_that_cannot_start_does_not_keep_the_others_back(scenario: Run)
 
 
 def test_only_a_configuration_that_no_broker_can_use_ends_all(scenario: Run) -> None:
-    def steps(scene: Scene) -> None:
+    async def steps(scene: Scene) -> None:
         supervisor = scene.supervisor
         first, second = scene.begin()
         first.bad_configuration = True
@@ -131,7 +155,7 @@ def test_only_a_configuration_that_no_broker_can_use_ends_all(scenario: Run) -> 
 
 
 def test_nothing_is_ready_while_no_broker_is(scenario: Run) -> None:
-    def steps(scene: Scene) -> None:
+    async def steps(scene: Scene) -> None:
         for broker in scene.begin():
             ends(broker, scene.supervisor)
         assert not [text for text in scene.told() if text.startswith("READY")]
@@ -141,7 +165,7 @@ def test_nothing_is_ready_while_no_broker_is(scenario: Run) -> None:
 
 
 def test_from_the_first_that_serves_a_full_disk_takes_no_more_changes(scenario: Run) -> None:
-    def steps(scene: Scene) -> None:
+    async def steps(scene: Scene) -> None:
         first, _ = scene.begin()
         assert scene.store.is_starting
         first.take({"READY": "1"})
@@ -151,8 +175,8 @@ def test_from_the_first_that_serves_a_full_disk_takes_no_more_changes(scenario: 
 
 
 def test_a_reload_before_there_are_brokers_changes_nothing(scenario: Run) -> None:
-    def steps(scene: Scene) -> None:
-        scene.supervisor._reload()
+    async def steps(scene: Scene) -> None:
+        await scene.hang_up()
         assert scene.told() == []
         for broker in scene.begin():
             broker.take({"READY": "1"})
@@ -162,12 +186,12 @@ def test_a_reload_before_there_are_brokers_changes_nothing(scenario: Run) -> Non
 
 
 def test_a_reload_before_any_broker_serves_is_not_told_as_ready(scenario: Run) -> None:
-    def steps(scene: Scene) -> None:
+    async def steps(scene: Scene) -> None:
         first, second = scene.begin()
-        scene.supervisor._reload()
+        await scene.hang_up()
         for broker in (first, second):
             ends(broker, scene.supervisor)
-        scene.supervisor._reload()
+        await scene.hang_up()
         assert not [text for text in scene.told() if "READY" in text or "RELOADING" in text]
         first.take({"READY": "1"})
         assert scene.told() == ["READY=1\nSTATUS=broker 0 is ready; broker 1: ended with exit code 1"]
@@ -178,8 +202,8 @@ def test_a_reload_before_any_broker_serves_is_not_told_as_ready(scenario: Run) -
 def test_a_reload_amid_which_all_brokers_end_is_over(scenario: Run) -> None:
     """Each reads the configuration when it is started again; systemd would wait for ever."""
 
-    def steps(scene: Scene) -> None:
-        brokers = scene.begin_reload()
+    async def steps(scene: Scene) -> None:
+        brokers = await scene.begin_reload()
         assert [text for text in scene.told() if text.startswith("RELOADING")]
         for broker in brokers:
             broker.reloading = False
@@ -190,8 +214,8 @@ def test_a_reload_amid_which_all_brokers_end_is_over(scenario: Run) -> None:
 
 
 def test_a_reload_that_a_broker_could_not_do_is_told(scenario: Run) -> None:
-    def steps(scene: Scene) -> None:
-        scene.reload(NOT_RELOADED, RELOADED)
+    async def steps(scene: Scene) -> None:
+        await scene.reload(NOT_RELOADED, RELOADED)
         assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
         scene.supervisor._changed()
         assert scene.told() == [f"STATUS={NOT_RELOADED}"]
@@ -203,12 +227,12 @@ def test_a_reload_that_a_broker_could_not_do_is_told(scenario: Run) -> None:
 def test_brokers_that_have_all_taken_a_file_run_by_that_one(scenario: Run, last: str) -> None:
     """Where one then cannot use its configuration, it is for something else, such as its dynamic settings."""
 
-    def steps(scene: Scene) -> None:
+    async def steps(scene: Scene) -> None:
         advice = scene.supervisor._advice
         assert advice() == ""
         scene.file.write_text("num.partitions: 4\n")
         assert "is another file than the brokers run by" in advice()
-        scene.reload(RELOADED, last)
+        await scene.reload(RELOADED, last)
         assert (advice() == "") == (last == RELOADED)
 
     scenario(steps)
@@ -223,9 +247,9 @@ def test_what_brokers_are_given_is_named_where_the_file_says_otherwise(
 ) -> None:
     """They do not see it, and name what they see themselves."""
 
-    def steps(scene: Scene) -> None:
+    async def steps(scene: Scene) -> None:
         scene.file.write_text(f"num.partitions: 4\n{GIVEN}advertised.listeners: PLAINTEXT://kafka:9192\n")
-        scene.reload(RELOADED, last)
+        await scene.reload(RELOADED, last)
         named = "broker.id, kafkad.brokers, kafkad.metadata.dir, listeners, log.dirs, node.id"
         told = [f"these settings need a restart to change: {named}"]
         assert caplog.messages == (told if last == RELOADED else []), "a broker that did not take it says why"
@@ -237,12 +261,12 @@ def test_what_brokers_are_given_is_named_where_the_file_says_otherwise(
 def test_a_reload_while_brokers_start_names_it_when_they_have_read_the_file(
     scenario: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def steps(scene: Scene) -> None:
+    async def steps(scene: Scene) -> None:
         brokers = scene.begin()
         for broker in brokers:
             broker.reloading = True
         scene.file.write_text("kafkad.brokers: 4\n")
-        scene.supervisor._reload()
+        await scene.hang_up()
         for broker in brokers:
             broker.take({"READY": "1"})
         assert caplog.messages == []
@@ -253,18 +277,18 @@ def test_a_reload_while_brokers_start_names_it_when_they_have_read_the_file(
     scenario(steps)
 
 
+NONE_TO_START_BY = "num.partitions: 4\nkafkad.brokers: 2\nlisteners: PLAINTEXT://:9092\nhttp.listener: :9093\n"
+
+
 def test_a_file_that_kafkad_could_not_start_by_is_given_to_no_broker(
     scenario: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each of them knows only its own ports, and would take it."""
 
-    def steps(scene: Scene) -> None:
-        scene.file.write_text("kafkad.brokers: 2\nlisteners: PLAINTEXT://:9092\nhttp.listener: :9093\n")
-        brokers = scene.begin()
-        for broker in brokers:
-            broker.take({"READY": "1"})
-            broker._process = SimpleNamespace(pid=1)  # type: ignore[assignment]
-        scene.supervisor._reload()
+    async def steps(scene: Scene) -> None:
+        scene.file.write_text(NONE_TO_START_BY)
+        brokers = scene.begin_running()
+        await scene.hang_up()
         assert not any(broker.reloading for broker in brokers)
         [error] = caplog.messages
         assert error.startswith("no broker reads the configuration file again: port 9093 would be that of http")
@@ -273,13 +297,87 @@ def test_a_file_that_kafkad_could_not_start_by_is_given_to_no_broker(
     scenario(steps)
 
 
+@pytest.mark.parametrize(
+    ("part", "whole", "is_good"),
+    [
+        ("num.partitions: 4\nlog.ret", "num.partitions: 4\nlog.retention.ms: 8640000\n", True),
+        ("num.partitions: 4\n", NONE_TO_START_BY, False),
+    ],
+)
+def test_a_file_is_judged_when_nobody_writes_it_any_more(
+    scenario: Run, caplog: pytest.LogCaptureFixture, part: str, whole: str, is_good: bool
+) -> None:
+    """Brokers wait for the whole, too."""
+
+    async def steps(scene: Scene) -> None:
+        brokers = scene.begin_running()
+        scene.file.write_text(part)
+        scene.meanwhile = lambda: scene.file.write_text(whole)
+        await scene.hang_up()
+        assert [broker.reloading for broker in brokers] == [is_good, is_good]
+        assert [text.split(":")[0] for text in caplog.messages] == (
+            [] if is_good else ["no broker reads the configuration file again"]
+        )
+
+    scenario(steps)
+
+
+def test_a_sighup_while_the_file_is_judged_is_one_reload_with_the_first(scenario: Run) -> None:
+    async def steps(scene: Scene) -> None:
+        brokers = scene.begin_running()
+        scene.meanwhile = scene.supervisor._reload
+        await scene.hang_up()
+        states = [text.partition("=")[0] for text in scene.told()]
+        assert (states.count("RELOADING"), states.count("READY")) == (2, 0)
+        for broker in brokers:
+            broker.take({"READY": "1", "STATUS": RELOADED})
+        assert [text for text in scene.told() if text.startswith("READY")] == [f"READY=1\nSTATUS={RELOADED}"]
+
+    scenario(steps)
+
+
+def test_a_reload_is_not_over_before_the_file_of_the_latest_sighup_is_judged(scenario: Run) -> None:
+    """Brokers are still at that of an earlier one."""
+
+    async def steps(scene: Scene) -> None:
+        brokers = scene.begin_running()
+        await scene.hang_up()
+
+        def taken() -> None:
+            for broker in brokers:
+                broker.take({"READY": "1", "STATUS": RELOADED})
+
+        scene.meanwhile = taken
+        await scene.hang_up()
+        assert not [text for text in scene.told() if text.startswith("READY")]
+        taken()
+        assert f"READY=1\nSTATUS={RELOADED}" in scene.told()
+
+    scenario(steps)
+
+
+def test_an_error_of_ours_ends_the_reload(scenario: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def steps(scene: Scene) -> None:
+        scene.begin_running()
+
+        def fail() -> Config:
+            raise RuntimeError("a bug")
+
+        scene.supervisor._read_config = fail
+        await scene.hang_up()
+        assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
+        assert "internal error" in caplog.text
+
+    scenario(steps)
+
+
 def test_a_file_that_has_become_a_pipe_is_not_waited_for(scenario: Run, caplog: pytest.LogCaptureFixture) -> None:
     """Here the metadata store of all brokers would wait with it."""
 
-    def steps(scene: Scene) -> None:
+    async def steps(scene: Scene) -> None:
         scene.file.unlink()
         os.mkfifo(scene.file)
-        scene.reload(RELOADED, RELOADED)
+        await scene.reload(RELOADED, RELOADED)
         assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
         assert "kafkad.yaml is no regular file" in caplog.text
 
