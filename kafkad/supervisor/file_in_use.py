@@ -19,9 +19,13 @@ class FileInUse:
     def at(cls, path: str | None) -> FileInUse:
         return cls(path, _digest(path))
 
+    @property
+    def is_another_now(self) -> bool:
+        return self.digest is not None and _digest(self.path) != self.digest
+
     def advice(self) -> str:
         """To whoever is told that a broker cannot use its configuration; empty where the file is the same."""
-        if self.digest is None or _digest(self.path) == self.digest:
+        if not self.is_another_now:
             return ""
         return (
             f". {self.path} is another file than the brokers run by: put the earlier one back, and this broker starts "

@@ -11,6 +11,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from errno import EADDRINUSE
 from time import monotonic
+from typing import NamedTuple
 
 from kafkad import STARTED
 from kafkad.clock import SystemClock
@@ -46,6 +47,13 @@ class CannotStart(Exception):
     """The reason that no broker can be started, in words for people."""
 
 
+class _Judged(NamedTuple):
+    """A file that kafkad could start by, and what it says."""
+
+    file: FileInUse
+    config: Config
+
+
 class Supervisor:
     """`serve` runs through its whole life. `command` starts a broker with this configuration."""
 
@@ -65,8 +73,8 @@ class Supervisor:
         self._reloading = False
         self._judging: asyncio.Task[None] | None = None
         """Of the file of a reload that no broker has been told of yet."""
-        self._fresh: Config | None = None
-        """The file's, as it was read again for the last reload; None if it is none to start by."""
+        self._judged: _Judged | None = None
+        """The file of the last reload; None if it is none to start by."""
         self._problem = ""
         """That stands until the next reload."""
 
@@ -286,30 +294,49 @@ class Supervisor:
     async def _judge(self) -> None:
         """No broker is told where kafkad could not start by the file: each sees a part of it, and some would take it.
         Nor is any before nobody writes it: they wait for that themselves, but a part of it may be good or bad."""
-        self._fresh = None
+        self._judged = None
         try:
-            self._fresh = await self._settled()
+            self._judged = await self._settled()
         except ConfigError as error:
-            log.error("no broker reads the configuration file again: %s", "; ".join(error.problems))
-        except Exception:
-            log.exception("internal error: no broker reads the configuration file again")
+            busy = ", ".join(str(broker.broker_id) for broker in self._brokers if broker.reloading)
+            but = f", but broker {busy}, still at an earlier SIGHUP, may" if busy else ""
+            log.error("no broker reads the configuration file again%s: %s", but, "; ".join(error.problems))
         else:
             for broker in self._brokers:
                 broker.reload()
         self._judging = None
         self._changed()
 
-    async def _settled(self) -> Config:
-        """Raises ConfigError."""
-        return await settled(self._read_config, self._config.file, self._pause)
+    async def _settled(self) -> _Judged:
+        """Raises ConfigError. What is written while it is read is another file."""
+        file = self._file_in_use
+
+        def read() -> Config:
+            nonlocal file
+            file = FileInUse.at(self._config.file)
+            return self._read_config()
+
+        try:
+            config = await settled(read, self._config.file, self._pause)
+        except ConfigError:
+            raise
+        except Exception as error:
+            log.exception("internal error: the configuration file could not be read")
+            raise ConfigError("reading it failed, see above") from error
+        return _Judged(file, config)
 
     @staticmethod
     async def _pause(ms: float) -> None:
         await asyncio.sleep(ms / 1000)
 
     def _end_reload(self) -> bool:
-        """What no broker sees of a file that they have taken is looked at here. False where it is none to start by."""
-        if self._fresh is None:
+        """What no broker sees of a file that they have taken is looked at here. False where it is none to start by, or
+        not the one that all of them have taken."""
+        judged = self._judged
+        if judged is None:
+            return False
+        if judged.file.is_another_now:
+            self._tell_of_change()
             return False
         said = {broker.doing for broker in self._brokers}
         if NOT_RELOADED in said:
@@ -317,12 +344,24 @@ class Supervisor:
         if RELOADED not in said:
             return True  # none runs that could have; those that are started read it anyway
         if said == {RELOADED}:
-            self._file_in_use = FileInUse.at(self._config.file)
+            self._file_in_use = judged.file
         given = given_to_brokers(self._config)
-        restart = [name for name in self._config.with_file(self._fresh).restart if name in given]
+        restart = [name for name in self._config.with_file(judged.config).restart if name in given]
         if restart:
             log.warning("these settings need a restart to change: %s", ", ".join(restart))
         return True
+
+    def _tell_of_change(self) -> None:
+        """Of the file, after it was judged: a broker that was busy has taken what it says now."""
+        try:
+            self._read_config()
+        except ConfigError as error:
+            log.error("kafkad can no longer start by the configuration file: %s", "; ".join(error.problems))
+        else:
+            log.error(
+                "%s has changed while brokers took it, and some may have taken what it said before: send SIGHUP again",
+                self._config.file,
+            )
 
     async def _watch(self) -> None:
         """Is a watchdog to the brokers, whoever started this process, and feeds that of the service manager, if any."""

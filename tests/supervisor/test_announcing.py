@@ -356,6 +356,50 @@ def test_a_reload_is_not_over_before_the_file_of_the_latest_sighup_is_judged(sce
     scenario(steps)
 
 
+def test_a_broker_that_is_still_at_an_earlier_reload_may_take_a_file_that_the_others_are_not_given(
+    scenario: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def steps(scene: Scene) -> None:
+        first, second = scene.begin_running()
+        await scene.hang_up()
+        first.take({"READY": "1", "STATUS": RELOADED})
+        scene.file.write_text(NONE_TO_START_BY)
+        await scene.hang_up()
+        [error] = caplog.messages
+        assert error.startswith("no broker reads the configuration file again, but broker 1, still at an earlier ")
+        second.take({"READY": "1", "STATUS": RELOADED})
+        assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
+
+    scenario(steps)
+
+
+@pytest.mark.parametrize(
+    ("edited", "told"),
+    [
+        (NONE_TO_START_BY, "kafkad can no longer start by the configuration file: port 9093 would be that of http"),
+        ("num.partitions: 5\n", "{} has changed while brokers took it, and some may have taken what it said before: "),
+    ],
+)
+def test_a_file_that_changes_before_all_brokers_have_taken_it_is_told(
+    scenario: Run, caplog: pytest.LogCaptureFixture, edited: str, told: str
+) -> None:
+    """One that starts, or stands still, takes what it says by then."""
+
+    async def steps(scene: Scene) -> None:
+        first, second = scene.begin_running()
+        scene.file.write_text("num.partitions: 4\n")
+        await scene.hang_up()
+        first.take({"READY": "1", "STATUS": RELOADED})
+        scene.file.write_text(edited)
+        second.take({"READY": "1", "STATUS": RELOADED})
+        [error] = caplog.messages
+        assert error.startswith(told.format(scene.file))
+        assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
+        assert scene.supervisor._advice(), "it is none that all of them run by"
+
+    scenario(steps)
+
+
 def test_an_error_of_ours_ends_the_reload(scenario: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def steps(scene: Scene) -> None:
         scene.begin_running()
