@@ -7,11 +7,12 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
 from time import monotonic
 
+from kafkad.config import ConfigError
 from kafkad.exit_status import BAD_CONFIGURATION
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.served import serve
@@ -34,7 +35,8 @@ _REMEMBERED_ENDS = 10
 class BrokerProcess:
     """`keep_running` until `stop`. `doing` says in words why it is not ready, `on_change` hears of each change.
     `advice` is for whoever reads that it cannot use its configuration. Its file `may_be_blank` until one of the brokers
-    has run by one that sets something: a restart takes no file that a reload would not."""
+    has run by one that sets something: a restart takes no file that a reload would not. So `judge_file`, which gets the
+    broker's id before each start, raises the ConfigError of a file that none is started by."""
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class BrokerProcess:
         on_change: Callable[[], None],
         advice: Callable[[], str],
         may_be_blank: Callable[[], bool],
+        judge_file: Callable[[int], Awaitable[None]],
         *,
         with_http: bool,
     ) -> None:
@@ -65,6 +68,7 @@ class BrokerProcess:
         self._on_change = on_change
         self._advice = advice
         self._may_be_blank = may_be_blank
+        self._judge_file = judge_file
         self.has_run_by_settings = False
         """By a file that sets something."""
         self._http_token = token_urlsafe()
@@ -87,7 +91,13 @@ class BrokerProcess:
     async def keep_running(self) -> None:
         while not self._stopping.is_set():
             try:
+                await self._judge_file(self.broker_id)
                 pid, code = await self._run()
+            except ConfigError as error:
+                self.bad_configuration = not self._was_ready
+                what = f"is not started: kafkad could not start by the configuration file: {'; '.join(error.problems)}"
+                await self._wait_to_restart(what, logging.ERROR, is_bad=True)
+                continue
             except OSError as error:
                 await self._wait_to_restart(f"cannot be started: {error.strerror}", logging.ERROR)
                 continue
@@ -97,7 +107,8 @@ class BrokerProcess:
                 is_bad = code == BAD_CONFIGURATION
                 self.bad_configuration = is_bad and not self._was_ready
                 level = logging.ERROR if code else logging.INFO
-                await self._wait_to_restart(f"(process {pid}) {how_it_ended(code)}", level, is_bad=is_bad)
+                why = ". Its own lines above say why" if code else ""
+                await self._wait_to_restart(f"(process {pid}) {how_it_ended(code)}", level, why, is_bad=is_bad)
             self._on_change()
         if self._http is not None:
             self._http.close()
@@ -225,7 +236,7 @@ class BrokerProcess:
             serving.cancel()
             await asyncio.wait([serving])
 
-    async def _wait_to_restart(self, what: str, level: int, *, is_bad: bool = False) -> None:
+    async def _wait_to_restart(self, what: str, level: int, why: str = "", *, is_bad: bool = False) -> None:
         """`is_bad`: it cannot use its configuration."""
         now = asyncio.get_running_loop().time()
         self._ends = [*self._ends[-_REMEMBERED_ENDS:], now]
@@ -233,7 +244,7 @@ class BrokerProcess:
         self.restarts += 1
         when = f"in {wait_s:.0f} s" if wait_s else "at once"
         self.doing = f"{what}; it is started again {when}"
-        hint = ". Its own lines above say why; /ready says when it is back" if level == logging.ERROR else ""
+        hint = f"{why}; /ready says when it is back" if level == logging.ERROR else ""
         hint += self._advice() if is_bad else ""
         log.log(level, "broker %d %s; it is started again %s%s", self.broker_id, what, when, hint)
         self._on_change()

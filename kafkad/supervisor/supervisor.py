@@ -210,6 +210,7 @@ class Supervisor:
             self._changed,
             self._advice,
             self._may_be_blank,
+            self._judge_for,
             with_http=self._config.http_listener is not None,
         )
 
@@ -218,6 +219,18 @@ class Supervisor:
 
     def _may_be_blank(self) -> bool:
         return self._config.file_is_blank and not any(broker.has_run_by_settings for broker in self._brokers)
+
+    async def _judge_for(self, broker_id: int) -> None:
+        """Before a broker is started by a file that was edited meanwhile. Raises ConfigError for one that a SIGHUP
+        would give to nobody; by a good one it runs, though not by what the others do."""
+        if not self._file_in_use.is_another_now:
+            return
+        await self._settled()
+        log.warning(
+            "broker %d is started by %s as it is now, which is another file than kafkad was started by or has "
+            "reloaded: send SIGHUP, and all brokers take it",
+            *(broker_id, self._config.file),
+        )
 
     # -- while brokers run -----------------------------------------------------------------------------------------
 
@@ -341,10 +354,9 @@ class Supervisor:
         said = {broker.doing for broker in self._brokers}
         if NOT_RELOADED in said:
             return False  # who did not take it has said why
+        self._file_in_use = judged.file
         if RELOADED not in said:
             return True  # none runs that could have; those that are started read it anyway
-        if said == {RELOADED}:
-            self._file_in_use = judged.file
         given = given_to_brokers(self._config)
         restart = [name for name in self._config.with_file(judged.config).restart if name in given]
         if restart:

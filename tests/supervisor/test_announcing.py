@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafkad.clock import SystemClock
-from kafkad.config import Config, load
+from kafkad.config import Config, ConfigError, load
 from kafkad.exit_status import BAD_CONFIGURATION
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.process import BrokerProcess
@@ -53,6 +53,7 @@ class Scene:
                 self.supervisor._changed,
                 self.supervisor._advice,
                 self.supervisor._may_be_blank,
+                self.supervisor._judge_for,
                 with_http=False,
             )
             for n in range(2)
@@ -396,6 +397,41 @@ def test_a_file_that_changes_before_all_brokers_have_taken_it_is_told(
         assert error.startswith(told.format(scene.file))
         assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
         assert scene.supervisor._advice(), "it is none that all of them run by"
+
+    scenario(steps)
+
+
+def test_no_broker_is_started_by_a_file_that_a_sighup_would_give_to_nobody(scenario: Run) -> None:
+    async def steps(scene: Scene) -> None:
+        first, _ = scene.begin_running()
+        scene.file.write_text("num.partitions: 4\n")
+        scene.meanwhile = lambda: scene.file.write_text(NONE_TO_START_BY)
+        with pytest.raises(ConfigError, match="port 9093 would be that of http"):
+            await scene.supervisor._judge_for(first.broker_id)
+
+    scenario(steps)
+
+
+def test_a_broker_that_is_started_by_another_file_than_the_others_is_told_until_all_take_it(
+    scenario: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is to be started when SIGHUP comes reads the file anyway."""
+
+    async def steps(scene: Scene) -> None:
+        first, second = scene.begin_running()
+        await scene.supervisor._judge_for(1)
+        assert caplog.messages == []
+        scene.file.write_text("log.retention.ms: 60000\n")
+        await scene.supervisor._judge_for(1)
+        [warning] = caplog.messages
+        assert warning.startswith(f"broker 1 is started by {scene.file} as it is now, which is another file than")
+        caplog.clear()
+        second._process = None
+        ends(second, scene.supervisor)
+        await scene.hang_up()
+        first.take({"READY": "1", "STATUS": RELOADED})
+        await scene.supervisor._judge_for(1)
+        assert caplog.messages == []
 
     scenario(steps)
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafkad.clock import SystemClock
+from kafkad.config import ConfigError
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.file_in_use import FileInUse
 from kafkad.supervisor.process import BrokerProcess
@@ -23,12 +24,17 @@ pytestmark = pytest.mark.slow
 NO_FILE = FileInUse.at(None).advice
 
 
+async def good(broker_id: int) -> None:
+    """The file of every broker."""
+
+
 def supervised(
     command: list[str],
     until: Callable[[BrokerProcess], bool],
     advice: Callable[[], str] = NO_FILE,
     *,
     may_be_blank: Callable[[BrokerProcess], bool] = lambda broker: False,
+    judge_file: Callable[[int], Awaitable[None]] = good,
 ) -> BrokerProcess:
     """The process when `until` holds and it has been stopped."""
 
@@ -36,7 +42,7 @@ def supervised(
         store = EmbeddedStore.in_memory(SystemClock())
         changed = asyncio.Event()
         broker = BrokerProcess(
-            1, command, {}, store, changed.set, advice, lambda: may_be_blank(broker), with_http=False
+            1, command, {}, store, changed.set, advice, lambda: may_be_blank(broker), judge_file, with_http=False
         )
         running: Awaitable[None] = asyncio.ensure_future(broker.keep_running())
         async with asyncio.timeout(20):
@@ -129,6 +135,29 @@ def test_a_file_that_is_another_by_now_is_named_to_who_reads_why_a_broker_cannot
     assert ("is another file than the brokers run by" in caplog.text) == is_changed
 
 
+@pytest.mark.parametrize("was_ready", [False, True])
+def test_it_is_not_started_by_a_file_that_is_none_to_start_by(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, was_ready: bool
+) -> None:
+    """It would take the part of it that it sees. Until it has run there is nothing to wait for."""
+    ran = tmp_path / "ran"
+
+    async def judge(broker_id: int) -> None:
+        raise ConfigError("port 9093 is taken")
+
+    def ended(broker: BrokerProcess) -> bool:
+        if not broker.restarts and was_ready:
+            broker.take({"READY": "1"})
+        return broker.restarts == 1
+
+    broker = supervised(python(f"open({str(ran)!r}, 'w')"), ended, lambda: "; put it back", judge_file=judge)
+    assert not ran.exists()
+    told = "is not started: kafkad could not start by the configuration file: port 9093 is taken"
+    assert broker.doing == f"{told}; it is started again in 1 s"
+    assert caplog.messages == [f"broker 1 {broker.doing}; /ready says when it is back; put it back"]
+    assert broker.bad_configuration != was_ready
+
+
 def test_what_can_be_read_only_once_is_not_taken_for_another(tmp_path: Path) -> None:
     pipe, gone = tmp_path / "pipe", tmp_path / "gone"
     os.mkfifo(pipe)
@@ -147,7 +176,7 @@ def test_a_program_that_is_not_there_is_tried_again() -> None:
 def signalled() -> tuple[BrokerProcess, list[int]]:
     """A process that only seems to run, and the signals that it gets."""
     store = EmbeddedStore.in_memory(SystemClock())
-    broker = BrokerProcess(1, [], {}, store, lambda: None, NO_FILE, lambda: False, with_http=False)
+    broker = BrokerProcess(1, [], {}, store, lambda: None, NO_FILE, lambda: False, good, with_http=False)
     sent: list[int] = []
     broker.signal = sent.append  # type: ignore[method-assign]
     broker._process = SimpleNamespace(pid=1)  # type: ignore[assignment]
