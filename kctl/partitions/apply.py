@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import update_wrapper
 from itertools import chain, count, takewhile
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -19,6 +19,7 @@ from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.partitions.plan_entries import DONE, ELSEWHERE, WAITING, PlanEntry
 from kctl.partitions.plan_execution import PlanExecution, PlanStatus, plan_status, to_elect
+from kctl.partitions.plan_lock import held
 from kctl.partitions.plan_throttle import PlanThrottle, StateFile
 from kctl.partitions.reassignment_json import Place, Plan, parse_plan, render_plan
 from kctl.partitions.requests import Active, active_moves, by_topic
@@ -107,11 +108,13 @@ def apply(session: Session, file: str, options: Options) -> int:
 
     PLAN.JSON is a file written by kctl partitions plan, or any reassignment file of Kafka's own tool. Running it again
     resumes where the last run stopped, and changes the throttle if another one is given. Ctrl-C only stops watching:
-    moves under way continue. At the end, throttles are restored and the preferred replicas become leaders.
+    moves under way continue. At the end, throttles are restored and the preferred replicas become leaders. Two kctl
+    do not work on one plan at a time.
 
     Example: kctl partitions apply plan.json --throttle 50MB/s
     """
-    return carry_out(session, file, read_plan(file), options)
+    with held(file):
+        return carry_out(session, file, read_plan(file), options)
 
 
 def read_plan(path: str) -> Plan:
@@ -121,8 +124,9 @@ def read_plan(path: str) -> Plan:
 def carry_out(
     session: Session, path: str, plan: Plan, options: Options, *, save: bool = False, unable: Sequence[KctlError] = ()
 ) -> int:
-    """`save`: the plan has no file yet; it gets one, called `path` or nearly so, for another run to go on with.
-    `unable`: what of all that was asked for cannot be done, and so is not in the plan."""
+    """`save`: the plan has no file yet; it gets one, called `path` or nearly so, for another run to go on with. The
+    caller holds the file of any other. `unable`: what of all that was asked for cannot be done, and so is not in the
+    plan."""
     return _carry_out(session, path, plan, options, save=save, unable=unable) or exit_code(unable)
 
 
@@ -140,28 +144,30 @@ def _carry_out(
     size = size_text(sum(each.copy_bytes for each in seen.entries if each.state != DONE))
     if not change.confirmed(f"Move {counted(seen.missing, 'partition')}, copying {size}?"):
         return Exit.DONE
-    with change.preparing():
-        if save:
-            path = save_plan(path, plan.places, session)
-            plan_throttle = PlanThrottle(session, StateFile(path), options.rate)
-            note(session.settings, f"wrote {path}")
-        rollback = rollback_of(path, seen.entries, session)
-        _write_rollback(rollback, seen.entries, session)
-    try:
-        down = plan_throttle.put_on([each.transfer for each in seen.entries if each.state != DONE])
-        if down:
-            note(session.settings, f"broker {_listed(down)} is down: its throttle is set when it is back")
-        execution = PlanExecution(session, plan.places, plan_throttle)
-        if not options.wait:
-            return _begin_all(session, execution, seen, path, change.untold)
-        errors = execution.run(options.batch, pause_if_urp=options.pause_if_urp)
-        return _finish(session, execution, plan_throttle, path, rollback, options, errors, change.untold)
-    except KeyboardInterrupt:
-        _tell_how_to_go_on(session.settings, path, plan_throttle)
-        return Exit.INTERRUPTED
-    except KctlError:
-        leave_in_order(session, path, plan, plan_throttle)
-        raise
+    with ExitStack() as alone:
+        with change.preparing():
+            if save:
+                path = save_plan(path, plan.places, session)
+                alone.enter_context(held(path))
+                plan_throttle = PlanThrottle(session, StateFile(path), options.rate)
+                note(session.settings, f"wrote {path}")
+            rollback = rollback_of(path, seen.entries, session)
+            _write_rollback(rollback, seen.entries, session)
+        try:
+            down = plan_throttle.put_on([each.transfer for each in seen.entries if each.state != DONE])
+            if down:
+                note(session.settings, f"broker {_listed(down)} is down: its throttle is set when it is back")
+            execution = PlanExecution(session, plan.places, plan_throttle)
+            if not options.wait:
+                return _begin_all(session, execution, seen, path, change.untold)
+            errors = execution.run(options.batch, pause_if_urp=options.pause_if_urp)
+            return _finish(session, execution, plan_throttle, path, rollback, options, errors, change.untold)
+        except KeyboardInterrupt:
+            _tell_how_to_go_on(session.settings, path, plan_throttle)
+            return Exit.INTERRUPTED
+        except KctlError:
+            leave_in_order(session, path, plan, plan_throttle)
+            raise
 
 
 def _only_finish(

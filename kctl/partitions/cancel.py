@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 
 import click
 
@@ -18,6 +19,7 @@ from kctl.partitions.dynamic_settings import are_so, write_settings
 from kctl.partitions.partition_names import is_file, named
 from kctl.partitions.plan_entries import PlanEntry
 from kctl.partitions.plan_execution import PlanStatus, copies, plan_status, under_way
+from kctl.partitions.plan_lock import held
 from kctl.partitions.plan_throttle import PlanThrottle, StateFile
 from kctl.partitions.requests import Directory, begin_moves, by_topic, choose_directories
 from kctl.partitions.throttle import Throttles, throttles
@@ -47,15 +49,22 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
 
     Throttles that apply set for the plan are restored to what they were, even if all its moves have ended. Without a
     plan, throttles are removed from these partitions and, once no move is left, from their topics and from all brokers.
+    A plan that another kctl is applying is left to it; end that one first.
 
     Example: kctl partitions cancel plan.json
     """
     if everything == bool(what):
         hint = "kctl partitions status shows the moves under way"
         raise KctlError("name a plan or partitions, or use --all", exit_code=Exit.USAGE, hints=(hint,))
-    seen = under_way(session)
-    chosen, unknown = (seen.entries, []) if everything else _chosen(what, seen)
     plan = what[0] if len(what) == 1 and is_file(what[0]) else None
+    with held(plan) if plan else nullcontext():
+        return _cancelled(session, what, plan, keep_throttles=keep_throttles)
+
+
+def _cancelled(session: Session, what: Sequence[str], plan: str | None, *, keep_throttles: bool) -> int:
+    """Of no words, all moves; `plan` is the one word if it is a file."""
+    seen = under_way(session)
+    chosen, unknown = _chosen(what, seen) if what else (seen.entries, [])
     of_plan = _throttle_of(session, plan) if plan else None
     if not chosen:
         if not unknown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from functools import update_wrapper
 from typing import Any, NamedTuple, TypeVar
@@ -21,6 +22,7 @@ from kctl.partitions.cluster_model import BALANCES, RACKS, Goal, Partition
 from kctl.partitions.effect import Effect, effects, rack_losses, seconds
 from kctl.partitions.placement import Move, planned_moves
 from kctl.partitions.plan_entries import WAITING, PlanEntry
+from kctl.partitions.plan_lock import held
 from kctl.partitions.plan_throttle import StateFile
 from kctl.partitions.reassignment_json import Place, parse_plan, parse_topics
 from kctl.partitions.snapshot import Snapshot, take
@@ -201,20 +203,20 @@ def _plan(session: Session, drained: frozenset[int], balance: str | None, option
         moves = planned_moves(snapshot.brokers, snapshot.partitions, goal)
     if options.skip:
         moves = [move for move in moves if move.planned is not None]
-    if not session.settings.dry_run and any(move.planned is not None for move in moves):
-        _refuse_while_applied(session, options.file)
-    sums = effects(snapshot.brokers, snapshot.partitions, moves)
-    summary = _summary(_headline(goal), moves, sums, len(snapshot.partitions), options.rate)
-    keep_writing()
-    code = answer(
-        session,
-        COLUMNS,
-        [_row(move) for move in moves],
-        text=lambda: _text(session, summary, moves, sums),
-        dry_run=session.settings.dry_run,
-    )
-    _warn(session, snapshot, moves, sums, goal)
-    _write(session, options.file, moves, places)
+    writes = not session.settings.dry_run and any(move.planned is not None for move in moves)
+    with _not_applied(session, options.file) if writes else nullcontext():
+        sums = effects(snapshot.brokers, snapshot.partitions, moves)
+        summary = _summary(_headline(goal), moves, sums, len(snapshot.partitions), options.rate)
+        keep_writing()
+        code = answer(
+            session,
+            COLUMNS,
+            [_row(move) for move in moves],
+            text=lambda: _text(session, summary, moves, sums),
+            dry_run=session.settings.dry_run,
+        )
+        _warn(session, snapshot, moves, sums, goal)
+        _write(session, options.file, moves, places)
     return code or (Exit.FINDINGS if any(move.planned is None for move in moves) else Exit.DONE)
 
 
@@ -365,16 +367,19 @@ def _warn(session: Session, snapshot: Snapshot, moves: Sequence[Move], sums: Seq
             note(settings, f"warning: broker {each.broker} has not enough room")
 
 
-def _refuse_while_applied(session: Session, path: str) -> None:
-    """KctlError if a plan of this name has begun and not ended."""
-    state = StateFile(path).path
-    if os.path.exists(state):
-        hints = (
-            f"go on with it: {spelled(session.settings, command('partitions apply', path))}",
-            f"call it off:   {spelled(session.settings, command('partitions cancel', path))}",
-            "-f FILE writes this plan elsewhere",
-        )
-        raise KctlError(f"{path} is being applied: {state} exists", exit_code=Exit.REFUSED, hints=hints)
+@contextmanager
+def _not_applied(session: Session, path: str) -> Iterator[None]:
+    """KctlError if a plan of this name has begun and not ended; none begins meanwhile."""
+    with held(path):
+        state = StateFile(path).path
+        if os.path.exists(state):
+            hints = (
+                f"go on with it: {spelled(session.settings, command('partitions apply', path))}",
+                f"call it off:   {spelled(session.settings, command('partitions cancel', path))}",
+                "-f FILE writes this plan elsewhere",
+            )
+            raise KctlError(f"{path} is being applied: {state} exists", exit_code=Exit.REFUSED, hints=hints)
+        yield
 
 
 def _write(session: Session, path: str, moves: Sequence[Move], places: Mapping[TopicPartition, Place]) -> None:

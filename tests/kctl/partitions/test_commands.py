@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import Exit
-from tests.kctl.conftest import Kctl
+from tests.kctl.conftest import Kctl, Ran
 
 LIST = "leader.replication.throttled.replicas"
 
@@ -295,6 +295,36 @@ def test_a_cancel_after_the_last_move_puts_back_the_throttle_of_the_plan(
     ran = on_broker("partitions", "cancel", "plan.json", "-y")
     assert (ran.code, "verified: the throttle of the plan is off" in ran.err) == (Exit.DONE, True)
     assert (throttled(), Path("plan.json.state").exists()) == (["2000000"], False)
+
+
+@pytest.mark.parametrize("first", ["apply", "cancel"])
+@pytest.mark.parametrize("second", ["apply", "cancel", "plan --from-file theirs.json -f"])
+def test_a_plan_that_another_kctl_asks_about_is_left_to_it(
+    on_broker: Kctl,
+    throttled: Callable[[], list[str]],
+    meanwhile: list[Callable[[], object]],
+    first: str,
+    second: str,
+) -> None:
+    """Each would put back or save what the other is about to change."""
+    topic = f"parts-{first}-{second.split()[0]}"
+    finished_plan(on_broker, topic)
+    write_plan((topic, 0, [9]), name="theirs.json")
+    refused: list[Ran] = []
+
+    def another() -> None:
+        meanwhile.clear()
+        before = {path.name: path.read_text() for path in Path().iterdir()}
+        refused.append(on_broker("partitions", *second.split(), "plan.json", "-y"))
+        assert {path.name: path.read_text() for path in Path().iterdir()} == before
+
+    meanwhile.append(another)
+    assert on_broker("partitions", first, "plan.json", "-y").code == Exit.DONE
+    [ran] = refused
+    assert ran.code == Exit.REFUSED
+    assert re.search(r"error: another kctl(, process \d+,)? is at work on plan\.json\n +wait for it, or end", ran.err)
+    assert (throttled(), Path("plan.json.state").exists()) == (["2000000"], False)
+    assert on_broker("partitions", first, "plan.json").code == Exit.DONE, "it was let go of"
 
 
 def test_who_leads_already_is_a_success(on_broker: Kctl) -> None:

@@ -14,6 +14,7 @@ from kctl.errors import Exit, KctlError
 from kctl.partitions import apply, plan_execution, plan_throttle
 from kctl.partitions.cluster_model import Broker, Partition
 from kctl.partitions.plan_execution import PlanExecution
+from kctl.partitions.plan_lock import held
 from kctl.partitions.plan_throttle import PlanThrottle, StateFile
 from kctl.partitions.reassignment_json import Place, Plan
 from kctl.partitions.requests import Active
@@ -152,6 +153,26 @@ def test_plans_that_are_saved_in_the_same_second_have_files_of_their_own(
     StateFile("reassign-now_3.json").write(Throttle("another", 1, {}, {}))
     assert reassigned(2) == "reassign-now_4.json"
     assert list(apply.read_plan("reassign-now.json").places) == [TopicPartition("t", 0)]
+
+
+def test_a_saved_plan_is_no_other_kctls_while_it_moves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def begin(session: object, moves: Mapping[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, Any]:
+        with pytest.raises(KctlError, match="is at work on reassign-now"), held("reassign-now.json"):
+            pass
+        return cluster.begin(session, moves)
+
+    cluster = FakeCluster(1)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plan_execution, "take", cluster.take)
+    monkeypatch.setattr(plan_execution, "begin_moves", begin)
+    monkeypatch.setattr(plan_execution, "choose_directories", lambda session, paths: {})
+    session = session_of(1, 2)
+    session.settings.yes = True
+    plan = Plan({TopicPartition("t", 0): Place((2,))})
+    options = apply.Options(wait=False, additional=True)
+    assert apply.carry_out(session, "reassign-now.json", plan, options, save=True) == Exit.DONE
+    with held("reassign-now.json"):
+        pass
 
 
 def test_a_saved_plan_leaves_alone_the_state_of_another_of_its_second(
