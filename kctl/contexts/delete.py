@@ -7,8 +7,9 @@ import click
 from kctl.command.changes import confirm
 from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.contexts.rows import COLUMNS, load, save_one
+from kctl.contexts.rows import COLUMNS, load, save, tell_of_one
 from kctl.errors import Exit
+from kctl.reach.contexts_file import Contexts
 from kctl.settings import Settings
 
 
@@ -22,11 +23,15 @@ def delete(settings: Settings, name: str) -> int:
 
     Example: kctl contexts delete old-dev
     """
-    contexts = load()
-    contexts.get(name)
+
+    def left(contexts: Contexts) -> Contexts:
+        contexts.get(name)
+        return contexts.without(name)
+
+    left(load())
     if not settings.dry_run:
         confirm(settings, f'Delete context "{name}", with any password in it?')
-    left = contexts.without(name)
-    gone = "; there is no current one now" if contexts.current == name and left.contexts else ""
-    save_one(settings, left, name, f"context {name} is deleted{gone}")
+    before, after = save(settings, left)
+    gone = "; there is no current one now" if before.current == name and after.contexts else ""
+    tell_of_one(settings, after, name, f"context {name} is deleted{gone}")
     return Exit.DONE

@@ -10,10 +10,10 @@ import click
 from kctl.command.changes import confirm
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.contexts.rows import harmless, harmless_setting, load, save, undo_of_new
-from kctl.errors import Exit
+from kctl.contexts.rows import harmless, harmless_setting, load, save, tell, undo_of_new
+from kctl.errors import Exit, KctlError
 from kctl.reach.access import access_of
-from kctl.reach.contexts_file import OTHERS, check_name
+from kctl.reach.contexts_file import OTHERS, Contexts, check_name
 from kctl.reach.properties import Translated, read, translate
 from kctl.reach.stores import check
 from kctl.settings import Settings
@@ -47,15 +47,22 @@ def import_properties(settings: Settings, file: str, name: str) -> int:
         if fields.get(field):
             check(fields[field])
     access_of([fields])
-    contexts = load()
-    is_new = name not in contexts.contexts
+    is_new = name not in load().contexts
     if not is_new and not settings.dry_run:
         confirm(settings, f'There is a context "{name}". Replace it?')
-    keep_writing()
     others = {OTHERS: translated.unknown} if translated.unknown else {}
+
+    def imported(contexts: Contexts) -> Contexts:
+        if is_new and name in contexts.contexts and not settings.yes:
+            what = f'context "{name}" is new: somebody else has just made it'
+            raise KctlError(what, exit_code=Exit.REFUSED, hints=("nothing was changed; import it again",))
+        return contexts.with_context(name, fields | others)
+
+    keep_writing()
     Writer(settings, COLUMNS, Document(settings.command, dry_run=settings.dry_run)).write(_rows(translated))
-    save(settings, contexts.with_context(name, fields | others), f"context {name} is made of {file}")
-    if is_new:
+    before, _ = save(settings, imported)
+    tell(settings, f"context {name} is made of {file}")
+    if name not in before.contexts:
         undo_of_new(settings, name)
     if "bootstrap" not in fields:
         how = command("contexts set", name, "bootstrap=HOST:PORT")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kctl.reach.access import SECRETS
-from kctl.reach.contexts_file import Contexts, path, read, write
+from kctl.reach.contexts_file import Contexts, path, read, update
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, keep_writing, note
 from kctl.texts.spelling import command
@@ -43,14 +43,20 @@ def load() -> Contexts:
     return read(path(os.environ))
 
 
-def save(settings: Settings, contexts: Contexts, what: str) -> None:
-    """Unless it is a dry run; `what` is done by it."""
+def save(settings: Settings, change: Callable[[Contexts], Contexts]) -> tuple[Contexts, Contexts]:
+    """The contexts before and after a change, which is saved unless it is a dry run. It may be computed twice: one
+    that cannot be made leaves no directory behind, and others may have changed the contexts just before."""
+    before = load()
+    after = change(before)
     if settings.dry_run:
-        note(settings, f"dry run: nothing was changed; otherwise {what}")
-        return
+        return before, after
     keep_writing()
-    write(path(os.environ), contexts)
-    note(settings, what)
+    return update(path(os.environ), change)
+
+
+def tell(settings: Settings, what: str) -> None:
+    """Says what was done, or would have been if it were no dry run."""
+    note(settings, f"dry run: nothing was changed; otherwise {what}" if settings.dry_run else what)
 
 
 def undo_of_new(settings: Settings, name: str) -> None:
@@ -59,9 +65,9 @@ def undo_of_new(settings: Settings, name: str) -> None:
         note(settings, f"undo: kctl {command('contexts delete', name)}")
 
 
-def save_one(settings: Settings, contexts: Contexts, name: str, what: str) -> None:
-    """And tell programs what became of the context; people have been told."""
-    save(settings, contexts, what)
+def tell_of_one(settings: Settings, contexts: Contexts, name: str, what: str) -> None:
+    """And shows programs what became of the context; people have been told."""
+    tell(settings, what)
     if not settings.is_text:
         document = Document(settings.command, dry_run=settings.dry_run)
         Writer(settings, COLUMNS, document).write(rows(contexts, [name] if name in contexts.contexts else []))

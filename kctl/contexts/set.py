@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -9,10 +10,10 @@ import click
 from kctl.command.cluster_names import context_names
 from kctl.command.passwords import given_secret
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.contexts.rows import COLUMNS, load, save_one, undo_of_new
+from kctl.contexts.rows import COLUMNS, load, save, tell_of_one, undo_of_new
 from kctl.errors import Exit, KctlError
 from kctl.reach.access import FIELDS, VARIANTS, access_of, values_of
-from kctl.reach.contexts_file import OTHERS, check_name
+from kctl.reach.contexts_file import OTHERS, Contexts, check_name
 from kctl.settings import Settings
 from kctl.texts.output import note
 
@@ -53,16 +54,21 @@ def set_fields(settings: Settings, name: str, fields: tuple[str, ...]) -> int:
     Example: kctl contexts set prod bootstrap=kafka-1:9093 security_protocol=SSL ca=/etc/kafka/ca.pem protected=true
     """
     check_name(name)
-    contexts = load()
-    before = contexts.contexts.get(name, {})
-    after = changed(before, [_parsed(field) for field in fields])
-    values_of({field: value for field, value in after.items() if field != OTHERS})
-    is_new = name not in contexts.contexts
-    save_one(settings, contexts.with_context(name, after), name, f"context {name} is {'made' if is_new else 'changed'}")
+    load()  # a file that cannot be read is refused before a secret is asked for
+    given = [_parsed(field) for field in fields]
+
+    def with_fields(contexts: Contexts) -> Contexts:
+        fields = changed(contexts.contexts.get(name, {}), given)
+        values_of(_used(fields))
+        return contexts.with_context(name, fields)
+
+    before, after = save(settings, with_fields)
+    is_new = name not in before.contexts
+    tell_of_one(settings, after, name, f"context {name} is {'made' if is_new else 'changed'}")
     if is_new:
         undo_of_new(settings, name)
     try:
-        access_of([{field: value for field, value in after.items() if field != OTHERS}])
+        access_of([_used(after.contexts[name])])
     except KctlError as error:
         note(settings, f"it cannot be used yet: {error.what}")
     return Exit.DONE
@@ -79,6 +85,10 @@ def changed(before: dict[str, Any], changes: list[tuple[str, Any]]) -> dict[str,
         if value != "":
             after[field] = value
     return after
+
+
+def _used(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if field != OTHERS}
 
 
 def _parsed(text: str) -> tuple[str, Any]:

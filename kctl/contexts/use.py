@@ -6,8 +6,9 @@ import click
 
 from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.contexts.rows import COLUMNS, load, save_one
+from kctl.contexts.rows import COLUMNS, save, tell_of_one
 from kctl.errors import Exit
+from kctl.reach.contexts_file import Contexts
 from kctl.settings import Settings
 
 
@@ -22,8 +23,12 @@ def use(settings: Settings, name: str) -> int:
 
     Example: kctl contexts use prod
     """
-    contexts = load()
-    contexts.get(name)
-    before = f"; it was {contexts.current}" if contexts.current not in ("", name) else ""
-    save_one(settings, contexts._replace(current=name), name, f"{name} is the current context{before}")
+
+    def used(contexts: Contexts) -> Contexts:
+        contexts.get(name)
+        return contexts._replace(current=name)
+
+    before, after = save(settings, used)
+    other = f"; it was {before.current}" if before.current not in ("", name) else ""
+    tell_of_one(settings, after, name, f"{name} is the current context{other}")
     return Exit.DONE

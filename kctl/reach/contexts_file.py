@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
@@ -56,6 +57,21 @@ def read(file: str) -> Contexts:
     except ValueError as error:
         raise KctlError(f"{file} is not YAML: {error}", exit_code=Exit.USAGE) from None
     return _checked(document or {}, file)
+
+
+def update(file: str, change: Callable[[Contexts], Contexts]) -> tuple[Contexts, Contexts]:
+    """The contexts before and after a change, which is made to the file as it is now. Whoever else changes it waits."""
+    directory = os.path.dirname(os.path.realpath(file))
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)  # not the file, which each change replaces
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = read(file)
+        after = change(before)
+        write(file, after)
+        return before, after
+    finally:
+        os.close(lock)
 
 
 def write(file: str, contexts: Contexts) -> None:

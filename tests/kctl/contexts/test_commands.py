@@ -15,6 +15,8 @@ from threading import Barrier, Event, Thread
 import pytest
 
 from kafkad.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from kctl.contexts import delete as deleting
+from kctl.contexts import importing
 from kctl.contexts.set import changed
 from kctl.contexts.test import Place, Step, Trial, of_one_cluster, tried
 from kctl.errors import Exit
@@ -89,6 +91,72 @@ def test_secret_from_standard_input(kctl: Kctl, file: Path, monkeypatch: pytest.
     monkeypatch.setattr("sys.stdin", io.StringIO(" sesame \nmore\n"))
     assert kctl("contexts", "set", "prod", "password=-", "username=-").code == Exit.DONE
     assert read(str(file)).contexts["prod"] == {"password": " sesame ", "username": "-"}
+
+
+def test_what_another_kctl_changes_while_a_secret_is_typed_stays_so(
+    kctl: Kctl, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Typing(io.StringIO):
+        def readline(self, size: int | None = -1) -> str:
+            assert kctl("contexts", "set", "b", "bootstrap=b").code == Exit.DONE
+            assert kctl("contexts", "set", "a", "username=alice").code == Exit.DONE
+            assert kctl("contexts", "delete", "old", "-y").code == Exit.DONE
+            return "sesame\n"
+
+    for name in ("old", "a"):
+        kctl("contexts", "set", name, f"bootstrap={name}")
+    monkeypatch.setattr("sys.stdin", Typing())
+    assert kctl("contexts", "set", "a", "password=-").code == Exit.DONE
+    a = {"bootstrap": "a", "username": "alice", "password": "sesame"}
+    assert read(str(file)) == Contexts("a", {"a": a, "b": {"bootstrap": "b"}})
+
+
+@pytest.mark.parametrize(
+    ("words", "meanwhile", "code", "left"),
+    [
+        (["delete", "a"], ["set", "b", "bootstrap=b"], Exit.DONE, ["b"]),
+        (["delete", "a"], ["delete", "a", "-y"], Exit.NOT_FOUND, []),
+        (["import", "c.properties", "--name", "a"], ["set", "b", "bootstrap=b"], Exit.DONE, ["a", "b"]),
+    ],
+)
+def test_what_another_kctl_changes_during_a_question_stays_so(
+    kctl: Kctl,
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    meanwhile: list[str],
+    code: Exit,
+    left: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.properties").write_text("bootstrap.servers=c:1\n")
+    kctl("contexts", "set", "a", "bootstrap=a")
+    asked: list[str] = []
+
+    def confirm(settings: object, question: str) -> None:
+        asked.append(question)
+        if len(asked) == 1:
+            kctl("contexts", *meanwhile)
+
+    for module in (deleting, importing):
+        monkeypatch.setattr(module, "confirm", confirm)
+    assert kctl("contexts", *words).code == code
+    assert asked
+    assert list(read(str(file)).contexts) == left
+
+
+def test_an_import_replaces_no_context_that_it_has_not_asked_about(
+    kctl: Kctl, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another kctl makes it just before the import is saved."""
+    properties = tmp_path / "c.properties"
+    properties.write_text("bootstrap.servers=c:1\n")
+    monkeypatch.setattr(importing, "keep_writing", lambda: kctl("contexts", "set", "a", "bootstrap=a"))
+    ran = kctl("contexts", "import", properties, "--name", "a")
+    assert (ran.code, 'context "a" is new: somebody else has just made it' in ran.err) == (Exit.REFUSED, True)
+    assert read(str(file)).contexts == {"a": {"bootstrap": "a"}}
+    assert kctl("contexts", "import", properties, "--name", "a", "-y").code == Exit.DONE
 
 
 def test_new_secret_replaces_the_old_way_to_it() -> None:

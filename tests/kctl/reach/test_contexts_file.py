@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from kctl.errors import Exit, KctlError
 from kctl.reach.access import Access, Secret, resolve
-from kctl.reach.contexts_file import Contexts, path, read, write
+from kctl.reach.contexts_file import Contexts, path, read, update, write
 from tests.kctl.reach.test_access import GivenSettings
 
 PROD = {
@@ -46,6 +48,44 @@ def test_written_and_read(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o077 == 0
     assert [found.name for found in file.parent.iterdir()] == ["contexts.yaml"]
+
+
+def test_a_change_waits_for_another_and_keeps_what_that_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "new" / "contexts.yaml"
+
+    def flock(fd: int, how: int) -> None:
+        """Whoever had the lock writes before it lets go."""
+        assert (how, os.fstat(fd).st_ino) == (fcntl.LOCK_EX, file.parent.stat().st_ino)
+        write(str(file), Contexts().with_context("prod", PROD))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    before, after = update(str(file), lambda contexts: contexts.with_context("dev", DEV))
+    assert (before, after) == (Contexts("prod", {"prod": PROD}), TWO)
+    assert read(str(file)) == TWO
+    assert [found.name for found in file.parent.iterdir()] == ["contexts.yaml"]
+
+
+def test_nobody_else_changes_the_file_amid_a_change_that_fails(tmp_path: Path) -> None:
+    file = tmp_path / "contexts.yaml"
+
+    def lock() -> None:
+        fd = os.open(tmp_path, os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(fd)
+
+    def change(contexts: Contexts) -> Contexts:
+        with pytest.raises(BlockingIOError):
+            lock()
+        raise KctlError("it cannot be made")
+
+    with pytest.raises(KctlError, match="it cannot be made"):
+        update(str(file), change)
+    lock()
+    assert not file.exists()
 
 
 def test_file_behind_a_link_stays_behind_it(tmp_path: Path) -> None:
