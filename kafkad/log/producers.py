@@ -42,6 +42,8 @@ BATCHES_KEPT = 5
 DEFAULT_EXPIRATION_MS = 86_400_000
 _ENTRIES_A_PIECE = 1_000
 _HELD_BEHIND = 100
+_HELD_AT_FIRST = 10
+"""Behind a batch that a leader before may have refused: enough for it to come, with clients that wait 100 ms."""
 _MOST_AWAITED = 1_000
 _EPOCHS_PER_TRANSACTION = 2
 """The transaction version in which each transaction has an epoch of its own (KIP-890)."""
@@ -164,14 +166,15 @@ class Verification:
 
 
 class _Awaited:
-    """A batch that was refused for a passing reason: its producer sends it again, and those behind it have to wait."""
+    """A batch that was refused for a passing reason, or may have been by the leader before: its producer sends it
+    again, and those behind it have to wait."""
 
     __slots__ = ("epoch", "left", "sequence")
 
-    def __init__(self, epoch: int, sequence: int) -> None:
+    def __init__(self, epoch: int, sequence: int, left: int) -> None:
         self.epoch = epoch
         self.sequence = sequence
-        self.left = _HELD_BEHIND
+        self.left = left
         """So many more are held back; one that never comes must not hold them up for ever."""
 
 
@@ -225,6 +228,7 @@ class ProducerStates:
     __slots__ = (
         "_awaited",
         "_knows_all",
+        "_led_from",
         "_new_snapshot",
         "_ongoing",
         "_producers",
@@ -245,6 +249,8 @@ class ProducerStates:
         one within another, which began before and ended later: whoever may pass the other may pass it."""
         self._verifications: dict[int, Verification] = {}  # by producer id
         self._awaited: dict[int, _Awaited] = {}  # by producer id
+        self._led_from = NONE
+        """The offset at which this broker began to lead after another one, or after a restart."""
         self._knows_all = True
         """Who is unknown was never here. What is in doubt once stays so, also when the log is cut back or emptied."""
         self._new_snapshot: _NewSnapshot | None = None
@@ -282,11 +288,19 @@ class ProducerStates:
         """
         producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
         known = self._awaited.get(producer_id)
-        if known is not None and known.epoch == epoch and known.sequence < sequence:
-            return
-        if known is None and len(self._awaited) >= _MOST_AWAITED:
+        if known is None or not known.left or known.epoch != epoch or known.sequence >= sequence:
+            self._await(producer_id, _Awaited(epoch, sequence, _HELD_BEHIND))
+
+    def leads_from(self, offset: int) -> None:
+        """This broker begins to lead where another one may have led: what that one has refused comes again, and this
+        one has not heard of it. What is behind it may come first."""
+        self._led_from = offset
+
+    def _await(self, producer_id: int, awaited: _Awaited) -> _Awaited:
+        if producer_id not in self._awaited and len(self._awaited) >= _MOST_AWAITED:
             del self._awaited[next(iter(self._awaited))]
-        self._awaited[producer_id] = _Awaited(epoch, sequence)
+        self._awaited[producer_id] = awaited
+        return awaited
 
     def _check_thoroughly(
         self, producer: Producer | None, header: Header, marker: ControlRecord | None, origin: Origin
@@ -294,7 +308,7 @@ class ProducerStates:
         if self._verifications and origin is CLIENT:
             self._check_nothing_held(header)
         if producer is None:
-            if header[BASE_SEQUENCE] > 0 and (self._knows_all or self._is_awaited_before(header)):
+            if header[BASE_SEQUENCE] > 0 and (self._knows_all or self._awaited_before(header) is not None):
                 raise self.out_of_order(header, "its first batches are missing from this partition")
             return
         if header[ATTRIBUTES] & CONTROL:
@@ -333,21 +347,30 @@ class ProducerStates:
         elif header[BASE_SEQUENCE] != producer.next_sequence:
             raise self.out_of_order(header, f"expected {producer.next_sequence}")
 
-    def _is_awaited_before(self, header: Header) -> bool:
+    def _awaited_before(self, header: Header) -> _Awaited | None:
         awaited = self._awaited.get(header[PRODUCER_ID])
-        return (
-            awaited is not None and awaited.epoch == header[PRODUCER_EPOCH] and awaited.sequence < header[BASE_SEQUENCE]
-        )
+        if awaited is None or awaited.epoch != header[PRODUCER_EPOCH] or awaited.sequence >= header[BASE_SEQUENCE]:
+            return None
+        return awaited
+
+    def _perhaps_refused_elsewhere(self, header: Header) -> _Awaited | None:
+        """The one that is missing before this batch, if its producer has written nothing since this broker leads."""
+        producer, missing = self._producers.get(header[PRODUCER_ID]), 0
+        if self._led_from == NONE or (producer is not None and producer.last_offset >= self._led_from):
+            return None
+        if producer is not None and producer.epoch == header[PRODUCER_EPOCH]:
+            missing = producer.next_sequence
+        if missing >= header[BASE_SEQUENCE]:
+            return None
+        return self._await(header[PRODUCER_ID], _Awaited(header[PRODUCER_EPOCH], missing, _HELD_AT_FIRST))
 
     def out_of_order(self, header: Header, why: str) -> KafkaError:
         """The refusal of a batch before which another one is missing."""
         code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        if self._is_awaited_before(header):
+        awaited = self._awaited_before(header) or self._perhaps_refused_elsewhere(header)
+        if awaited is not None and awaited.left:
             code = ErrorCode.NOT_ENOUGH_REPLICAS
-            awaited = self._awaited[header[PRODUCER_ID]]
             awaited.left -= 1
-            if not awaited.left:
-                del self._awaited[header[PRODUCER_ID]]
         return KafkaError(
             code, f"sequence {header[BASE_SEQUENCE]} of producer {header[PRODUCER_ID]} is out of order: {why}"
         )

@@ -506,6 +506,27 @@ def test_a_batch_that_never_comes_again_holds_others_up_only_so_often(tmp_path: 
     assert told == [ErrorCode.NOT_ENOUGH_REPLICAS] * 100 + [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
 
 
+def test_a_new_leader_waits_for_what_the_one_before_may_have_refused(tmp_path: Path) -> None:
+    known = states(tmp_path)
+    append(known, batch(0), 0)
+    assert refusal(known, batch(2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    known.leads_from(1)
+    assert refusal(known, batch(2)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert refusal(known, batch(1, epoch=1)) == ErrorCode.NOT_ENOUGH_REPLICAS, "its first one is missing"
+    assert refusal(known, batch(1, producer=8)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    append(known, batch(1), 1)
+    append(known, batch(2), 2)
+    assert refusal(known, batch(4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "it has written to this leader"
+
+
+def test_a_new_leader_does_not_wait_for_what_is_lost_for_long(tmp_path: Path) -> None:
+    known = states(tmp_path)
+    append(known, batch(0), 0)
+    known.leads_from(1)
+    told = [refusal(known, batch(2)) for _ in range(30)]
+    assert told == [ErrorCode.NOT_ENOUGH_REPLICAS] * 10 + [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 20
+
+
 def test_many_producers_that_are_to_come_again_take_no_more_memory(tmp_path: Path) -> None:
     known = states(tmp_path)
     for producer in range(5_000):
