@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from heapq import nlargest
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -16,12 +17,12 @@ from kafkad.security.oauth_token import Verify
 from kafkad.security.oauthbearer import OAUTHBEARER, OAuthBearer
 from kafkad.security.plain import Plain
 from kafkad.security.scram import (
-    FEWEST_ITERATIONS,
     HASHES,
     MadeUp,
     ScramAccount,
     ScramCredential,
     ScramServer,
+    Shape,
     new_nonce,
 )
 
@@ -34,6 +35,8 @@ PlainUsers = Callable[[], Mapping[str, str]]
 VerifyAt = Callable[[Config, str], Callable[[], Verify | None]]
 """How tokens of OAUTHBEARER are verified at a listener: None while its issuer is asked for keys for the first time."""
 _NO_USERS: Final[Mapping[str, str]] = MappingProxyType({})
+_MOST_SHAPES: Final = 32
+"""Each login looks at all of them."""
 
 
 class ScramUsers:
@@ -42,8 +45,10 @@ class ScramUsers:
     def __init__(self, token_account: TokenAccount = lambda mechanism, token_id: None) -> None:
         self._token_account = token_account
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
-        self._iterations: dict[str, Counter[int]] = {mechanism: Counter() for mechanism in HASHES}
+        self._shapes: dict[str, Counter[Shape]] = {mechanism: Counter() for mechanism in HASHES}
         """How many users have them, by mechanism."""
+        self._usual: dict[str, list[tuple[Shape, int]]] = {}
+        """The most usual of them; of a mechanism only once they have been asked for since the last change."""
 
     def changed(self, user: str, overrides: Mapping[str, str]) -> bool:
         """`overrides` are all that is set for this user from now on. Whether there is a mechanism that it can no longer
@@ -56,9 +61,9 @@ class ScramUsers:
                 log.error("user %r cannot log in with %s: in /config/users: %s", user, mechanism, error)
         before = self._credentials.pop(user, {})
         for mechanism, credential in before.items():
-            self._iterations[mechanism][credential.iterations] -= 1
+            self._count(mechanism, credential, -1)
         for mechanism, credential in found.items():
-            self._iterations[mechanism][credential.iterations] += 1
+            self._count(mechanism, credential, 1)
         if found:
             self._credentials[user] = found
         return not before.keys() <= found.keys()
@@ -66,10 +71,20 @@ class ScramUsers:
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
         return self._credentials.get(user, {}).get(mechanism)
 
-    def usual_iterations(self, mechanism: str) -> int:
-        """Those of most users."""
-        [(iterations, users)] = self._iterations[mechanism].most_common(1) or [(FEWEST_ITERATIONS, 0)]
-        return iterations if users else FEWEST_ITERATIONS
+    def shapes(self, mechanism: str) -> list[tuple[Shape, int]]:
+        """The most usual ones of the users' credentials, each with how many have it."""
+        usual = self._usual.get(mechanism)
+        if usual is None:
+            counted = self._shapes[mechanism].items()
+            usual = self._usual[mechanism] = nlargest(_MOST_SHAPES, counted, key=lambda each: each[::-1])
+        return usual
+
+    def _count(self, mechanism: str, credential: ScramCredential, users: int) -> None:
+        shape, counted = Shape.of(credential), self._shapes[mechanism]
+        counted[shape] += users
+        if not counted[shape]:
+            del counted[shape]
+        self._usual.pop(mechanism, None)
 
     def account(self, mechanism: str, name: str, by_token: bool) -> ScramAccount | None:
         if by_token:
@@ -121,7 +136,7 @@ def offer(
                 mechanisms[mechanism] = _kerberos(config, listener, seen)
             else:
                 find = partial(scram.account, mechanism)
-                made_up = MadeUp(secret, partial(scram.usual_iterations, mechanism))
+                made_up = MadeUp(secret, partial(scram.shapes, mechanism))
                 mechanisms[mechanism] = partial(ScramServer, mechanism, find, made_up, new_nonce)
         except (ValueError, ImportError) as error:
             log.error("nobody can log in with %s at listener %s: %s", mechanism, listener, error)

@@ -1,17 +1,21 @@
 """SCRAM (RFC 5802, RFC 7677): both sides show that they know the password, and neither sends it.
 
 Like Kafka, it takes names and passwords in UTF-8 as they are (no SASLprep), and no channel binding. Unlike Kafka, it
-does not tell at the first message whether there is such a user: for unknown ones a salt is made up from the name.
+does not tell at the first message whether there is such a user: for unknown ones a salt is made up from the name, and
+looks like that of one who exists.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import secrets
+import string
+import struct
 from base64 import b64decode, b64encode
 from binascii import Error
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -79,37 +83,87 @@ FindAccount = Callable[[str, bool], ScramAccount | None]
 """From a name, and whether it is that of a delegation token. None where there is no such credential."""
 
 
-class MadeUp:
-    """Credentials of users who do not exist: the same at each asking, at each broker, and after a restart."""
-
-    def __init__(self, secret: bytes, usual_iterations: Callable[[], int] = lambda: FEWEST_ITERATIONS) -> None:
-        """`usual_iterations`: those of most users who exist."""
-        self._secret = secret
-        self._usual_iterations = usual_iterations
-
-    def credential(self, hash_name: str, name: str, *, of_token: bool = False) -> ScramCredential:
-        """Of a user, or of a delegation token, which all have the fewest iterations. The salts of the two differ, as
-        they do for a user who exists."""
-        iterations = FEWEST_ITERATIONS if of_token else self._usual_iterations()
-        text = f"token {hash_name} {name}" if of_token else f"{hash_name} {name}"
-        drawn = hmac.digest(self._secret, text.encode(errors="surrogatepass"), "sha256")
-        size = hashlib.new(hash_name).digest_size
-        salt = salt_of(int.from_bytes(drawn) >> 256 - SALT_BITS)
-        return ScramCredential(salt, drawn[:1] * size, drawn[1:2] * size, iterations)
-
-
 SALT_BITS: Final = 130
 _DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def salt_of(number: int) -> bytes:
-    """A random number of 130 bits in letters and digits, as Kafka's own tools make salts: all have to look alike, for
-    whoever asks not to learn which users exist."""
+    """A random number of 130 bits in letters and digits, as Kafka's own tools make salts."""
     salt = bytearray()
     while number:
         number, digit = divmod(number, 36)
         salt.append(_DIGITS[digit])
     return bytes(reversed(salt))
+
+
+_LENGTHS: Final = range(22, 27)
+"""Of nearly all salts of 130 bits."""
+_ALPHABETS: Final = (
+    b"0123456789abcdef",
+    _DIGITS,
+    (string.ascii_letters + string.digits + "+/").encode(),
+    bytes(range(0x20, 0x7F)),
+    bytes(range(256)),
+)
+
+
+class Shape(NamedTuple):
+    """What anybody can see of a credential before a login, but for the salt itself: a salt is drawn by the client that
+    sets the password, and many of one client have the same length and alphabet."""
+
+    alphabet: bytes
+    length: int
+    iterations: int
+
+    @classmethod
+    def of(cls, credential: ScramCredential) -> Shape:
+        salt = credential.salt
+        alphabet = next(each for each in _ALPHABETS if not salt.translate(None, each))
+        is_of_130_bits = alphabet == _DIGITS and len(salt) in _LENGTHS
+        return cls(alphabet, _LENGTHS[-1] if is_of_130_bits else len(salt), credential.iterations)
+
+    def salt(self, seed: bytes) -> bytes:
+        drawn = hashlib.shake_256(seed)
+        if (self.alphabet, self.length) == (_DIGITS, _LENGTHS[-1]):
+            return salt_of(int.from_bytes(drawn.digest(32)) >> 256 - SALT_BITS)
+        numbers = struct.unpack(f">{self.length}H", drawn.digest(2 * self.length))
+        return bytes(self.alphabet[number % len(self.alphabet)] for number in numbers)
+
+
+_KAFKAS: Final = Shape(_DIGITS, _LENGTHS[-1], FEWEST_ITERATIONS)
+"""Of what Kafka's own tools make, and of all delegation tokens."""
+
+
+class MadeUp:
+    """Credentials of users who do not exist: the same at each asking, at each broker, and after a restart.
+
+    Names share out the shapes in the numbers in which users have them, by rendezvous hashing: a name has another shape,
+    and with it another salt, as if the password had been set, only where the users of either have become more or fewer.
+    """
+
+    def __init__(self, secret: bytes, shapes: Callable[[], Sequence[tuple[Shape, int]]] = list) -> None:
+        """`shapes`: those of the users who exist, each with how many have it."""
+        self._secret = secret
+        self._shapes = shapes
+
+    def credential(self, hash_name: str, name: str, *, of_token: bool = False) -> ScramCredential:
+        """Of a user, or of a delegation token. The salts of the two differ, as they do for a user who exists."""
+        text = (f"token {hash_name} {name}" if of_token else f"{hash_name} {name}").encode(errors="surrogatepass")
+        shape = _KAFKAS if of_token else self._shape(text)
+        drawn = self._draw(shape, text)
+        size = hashlib.new(hash_name).digest_size
+        return ScramCredential(shape.salt(drawn), drawn[:1] * size, drawn[1:2] * size, shape.iterations)
+
+    def _shape(self, text: bytes) -> Shape:
+        def distance(shape: Shape, users: int) -> float:
+            number = int.from_bytes(self._draw(shape, text)[:8])
+            return -math.log((number + 1) / (1 << 64)) / users
+
+        shape, _ = min(self._shapes() or [(_KAFKAS, 1)], key=lambda each: distance(*each))
+        return shape
+
+    def _draw(self, shape: Shape, text: bytes) -> bytes:
+        return hmac.digest(self._secret, b"%b %d %d %b" % (*shape, text), "sha256")
 
 
 class ScramServer:

@@ -61,8 +61,7 @@ def described(session: Session, users: Sequence[str] = ()) -> tuple[list[Credent
 
 
 def new_salt() -> bytes:
-    """A random number of 130 bits in letters and digits, as Kafka's own tools make salts, and brokers those of users
-    who do not exist."""
+    """A random number of 130 bits in letters and digits, as Kafka's own tools make salts."""
     from secrets import randbits
 
     number, salt = randbits(130), ""

@@ -6,6 +6,7 @@ import hmac
 import json
 import re
 from base64 import b64decode, b64encode
+from collections import Counter
 from hashlib import pbkdf2_hmac
 from pathlib import Path
 from typing import Any
@@ -39,35 +40,108 @@ def server(nonce: str = "servernonce", **users: ScramCredential) -> ScramServer:
     return ScramServer("SCRAM-SHA-256", find, MadeUp(b"secret"), lambda: nonce)
 
 
-def asked(user: str, secret: bytes, users: ScramUsers, more: str = "") -> tuple[bytes, bytes]:
+def asked(user: str, secret: bytes, users: ScramUsers, more: str = "") -> tuple[bytes, int]:
     """The salt and the iterations that a user is told."""
-    made_up = MadeUp(secret, lambda: users.usual_iterations("SCRAM-SHA-256"))
+    made_up = MadeUp(secret, lambda: users.shapes("SCRAM-SHA-256"))
     exchange = ScramServer("SCRAM-SHA-256", lambda name, _: users.account("SCRAM-SHA-256", name, False), made_up, str)
     answer = exchange.respond(ScramClient("SCRAM-SHA-256", user, "x", "abc").first + more.encode())
     assert isinstance(answer, bytes)
     _, salt, iterations = answer.split(b",")
-    return b64decode(salt.removeprefix(b"s=")), iterations.removeprefix(b"i=")
+    return b64decode(salt.removeprefix(b"s=")), int(iterations.removeprefix(b"i="))
 
 
-def test_who_does_not_exist_looks_like_those_who_do() -> None:
+def users_with(*salts: tuple[bytes, int]) -> ScramUsers:
+    """u0, u1 and so on, each with its salt and iterations."""
     users = ScramUsers()
-    assert asked("nobody", b"secret", users)[1] == b"4096"
-    for number, iterations in enumerate((4096, 8192, 8192)):
-        salted = ScramCredential.of("sha256", b"x" * 32, new_salt(), iterations)
-        users.changed(f"u{number}", {"SCRAM-SHA-256": salted.text})
-    salt, iterations = asked("nobody", b"secret", users)
-    assert iterations == b"8192"
-    assert asked("no token", b"secret", users, ",tokenauth=true")[1] == b"4096", "as all tokens have"
-    for each in (salt, new_salt(), asked("u1", b"secret", users)[0]):
-        assert re.fullmatch(rb"[0-9a-z]{20,26}", each)
-    assert asked("nobody", b"secret", users)[0] == salt
-    assert asked("nobody", b"another", users)[0] != salt
-    assert asked("nobody", b"secret", users, ",tokenauth=true")[0] != salt, (
-        "nor is it the user's own for one who exists"
-    )
-    users.changed("u1", {})
-    users.changed("u2", {"SCRAM-SHA-256": ScramCredential.of("sha256", b"x" * 32, b"s", 4096).text})
-    assert asked("nobody", b"secret", users) == (salt, b"4096")
+    for number, (salt, iterations) in enumerate(salts):
+        set_password(users, f"u{number}", salt, iterations)
+    return users
+
+
+def set_password(users: ScramUsers, user: str, salt: bytes, iterations: int) -> None:
+    users.changed(user, {"SCRAM-SHA-256": ScramCredential.of("sha256", b"x" * 32, salt, iterations).text})
+
+
+def look(told: tuple[bytes, int]) -> tuple[str, int]:
+    """What can be told of a salt, and the iterations."""
+    salt, iterations = told
+    for kind, pattern in (
+        ("of Kafka's tools", rb"[0-9a-z]{22,26}"),
+        ("hexadecimal", rb"[0-9a-f]{32}"),
+        ("of librdkafka", rb"(?s:.{64})"),
+        ("text", rb"[ -~]{10}"),
+    ):
+        if re.fullmatch(pattern, salt):
+            return kind, iterations
+    raise AssertionError(told)
+
+
+UNKNOWN = [f"nobody-{number}" for number in range(400)]
+LIBRDKAFKAS = bytes(range(100, 164))
+MIXED = [
+    *[(new_salt(), 4096)] * 4,
+    *[(new_salt(), 8192)] * 2,
+    *[(LIBRDKAFKAS, 4096)] * 2,
+    (b"%032x" % 77, 8192),
+    (b"Salt of me", 10_000),
+]
+
+
+def test_who_does_not_exist_looks_like_those_who_do_in_the_same_numbers() -> None:
+    """Clients draw the salts, each in its own way."""
+    users = users_with(*MIXED)
+    known = Counter(look(asked(f"u{number}", b"secret", users)) for number in range(len(MIXED)))
+    unknown = Counter(look(asked(name, b"secret", users)) for name in UNKNOWN)
+    assert known.keys() == unknown.keys()
+    for each, count in known.items():
+        assert abs(unknown[each] / len(UNKNOWN) - count / len(MIXED)) < 0.06, (each, unknown)
+    assert any(max(asked(name, b"secret", users)[0]) > 0x7F for name in UNKNOWN), "as of librdkafka"
+
+
+def test_who_does_not_exist_is_told_the_same_at_each_asking_and_by_each_broker_of_a_cluster() -> None:
+    users = users_with(*MIXED)
+    told = [asked(name, b"secret", users) for name in UNKNOWN]
+    assert len(set(told)) == len(UNKNOWN)
+    turned = users_with(*reversed(MIXED))
+    assert [asked(name, b"secret", turned) for name in UNKNOWN] == told
+    assert not {*told} & {asked(name, b"another", users) for name in UNKNOWN}
+
+
+def test_who_does_not_exist_is_told_the_same_while_users_come_and_go() -> None:
+    """But for those of whom it looks as if their password had been set, to the look that has become more usual."""
+    users = users_with(*MIXED)
+    told = {name: asked(name, b"secret", users) for name in UNKNOWN}
+    set_password(users, "late", LIBRDKAFKAS, 16_384)
+    after = {name: asked(name, b"secret", users) for name in UNKNOWN}
+    moved = [name for name in UNKNOWN if after[name] != told[name]]
+    assert 0 < len(moved) < 2 * len(UNKNOWN) / len(MIXED)
+    assert {look(after[name]) for name in moved} == {("of librdkafka", 16_384)}
+    users.changed("late", {})
+    assert {name: asked(name, b"secret", users) for name in UNKNOWN} == told
+    set_password(users, "u0", new_salt(), 8192)
+    for name in UNKNOWN:
+        salt, iterations = asked(name, b"secret", users)
+        assert salt != told[name][0] or iterations == told[name][1]
+
+
+def test_without_users_and_for_tokens_salts_are_as_kafkas_tools_make_them() -> None:
+    users = ScramUsers()
+    assert {look(asked(name, b"secret", users)) for name in UNKNOWN} == {("of Kafka's tools", 4096)}
+    set_password(users, "alice", LIBRDKAFKAS, 8192)
+    of_token = {look(asked(name, b"secret", users, ",tokenauth=true")) for name in UNKNOWN}
+    assert of_token == {("of Kafka's tools", 4096)}
+    users.changed("alice", {})
+    name = UNKNOWN[0]
+    assert asked(name, b"secret", users) != asked(name, b"secret", users, ",tokenauth=true"), "as for a user who exists"
+
+
+def test_a_login_looks_at_few_kinds_of_salts_however_many_there_are() -> None:
+    usual = [(new_salt(), 4096)] * 3
+    users = users_with(*usual, *((new_salt(), iterations) for iterations in range(5000, 5100)))
+    shapes = users.shapes("SCRAM-SHA-256")
+    assert len(shapes) == 32
+    assert (shapes[0][0].iterations, shapes[0][1]) == (4096, 3)
+    assert users.shapes("SCRAM-SHA-256") is shapes, "counted once after each change"
 
 
 def test_the_conversation_of_rfc_7677() -> None:
