@@ -296,7 +296,7 @@ class _Door:
 
     def _has_to_wait(self, connection: Connection) -> bool:
         user = self._conversation.user
-        if self._session is not None or user is None or self._is_answered:
+        if user is None or self._is_answered:
             return False
         if self._logins.attempts.suspects(connection.host, user):
             self._is_answered = self._logins.answers_now(self, connection)

@@ -113,6 +113,8 @@ _MOST_OF_USER: Final = 50_000
 class Gssapi:
     """One exchange."""
 
+    password_of = None
+
     def __init__(self, begin: Callable[[], Acceptance], names: LocalNames, seen: SeenLogins) -> None:
         self.user: str | None = None
         self._begin = begin

@@ -35,6 +35,11 @@ class Mechanism(Protocol):
     user: str | None
     """The user that the client claims to be, once it has said so."""
 
+    @property
+    def password_of(self) -> str | None:
+        """The user whose password the client shows, once it has said so. None where it shows what nobody guesses: a
+        ticket or a token."""
+
     def respond(self, message: bytes) -> bytes | Login:
         """The answer to the client's message; a Login when that was the last one."""
 

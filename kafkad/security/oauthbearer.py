@@ -20,6 +20,8 @@ _BEARER: Final = re.compile(r"bearer +([-_~+/.A-Za-z0-9]+=*)", re.IGNORECASE)
 class OAuthBearer:
     """One exchange. A token that is refused is answered by a message in JSON; the refusal follows the client's next."""
 
+    password_of = None
+
     def __init__(self, verify: Verify) -> None:
         self.user: str | None = None
         self._verify = verify

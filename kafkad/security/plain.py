@@ -21,6 +21,10 @@ class Plain:
         self.user: str | None = None
         self._users = users
 
+    @property
+    def password_of(self) -> str | None:
+        return self.user
+
     def respond(self, message: bytes) -> Login:
         if len(message) > _LONGEST:
             raise LoginFailed

@@ -191,14 +191,22 @@ class Conversation:
         return self._logged_in(answer, done, self._lifetime_of(done))
 
     def _respond(self, message: bytes) -> bytes | Login:
-        assert self._exchange is not None
-        done = self._exchange.respond(message)
-        before = self._before
-        if before is not None and isinstance(done, Login) and done.user != before.user:
-            raise LoginFailed(
-                f"Cannot change principals during re-authentication from User.{before.user}: User.{done.user}"
-            )
+        exchange = self._exchange
+        assert exchange is not None
+        try:
+            done = exchange.respond(message)
+        except LoginFailed:
+            self._check_is_same(exchange.password_of)
+            raise
+        self._check_is_same(done.user if isinstance(done, Login) else exchange.password_of)
         return done
+
+    def _check_is_same(self, user: str | None) -> None:
+        """Raises LoginFailed where a session would become another user's: for a password of anybody else, right or
+        wrong, so that who has a session learns nothing about it."""
+        before = self._before
+        if before is not None and user and user != before.user:
+            raise LoginFailed(f"Cannot change principals during re-authentication from User.{before.user}: User.{user}")
 
     def _logged_in(self, answer: bytes | None, login: Login, lifetime_ms: int) -> LoggedIn:
         assert self.mechanism is not None

@@ -180,6 +180,10 @@ class ScramServer:
         self._nonces: tuple[str, ...] = ()
         self._said = b""
 
+    @property
+    def password_of(self) -> str | None:
+        return None if self._by_token else self.user
+
     def respond(self, message: bytes) -> bytes | Login:
         return self._first(message) if self._credential is None else self._last(message, self._credential)
 
@@ -200,8 +204,8 @@ class ScramServer:
             raise LoginFailed(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        self.user = name
         self._by_token = f"{_TOKEN}=true" in [extension.lower() for extension in rest[2:]]
+        self.user = name
         made_up = self._made_up.credential(self._hash, name, of_token=self._by_token)
         account = self._find(name, self._by_token)
         self._credential = credential = made_up if account is None else account.credential

@@ -496,6 +496,34 @@ def test_of_a_name_that_fails_at_a_suspect_address_few_are_told_at_once_whether_
     at_home(scenario, "connection.failed.authentication.delay.ms=20000", limits=Limits(setup_ms=5_000))
 
 
+def test_of_sessions_that_authenticate_again_no_more_are_told_at_once() -> None:
+    """Somebody with a token of carol's has sessions of hers, and does not know her password."""
+
+    async def scenario(house: House) -> None:
+        sessions = [await house.connect() for _ in range(14)]
+        for client in sessions:
+            assert (await client.log_in()).error_code == 0
+        for _ in range(10):
+            house.logins.attempts.failed("127.0.0.1", "carol", 0)
+        failed = house.logins.probes["SASL"].failed_again
+        for client in sessions[:12]:
+            await client.ask(handshake())
+            client.send_token("carol", "a guess")
+        late = sessions[12]
+        await late.ask(handshake())
+        late.send_token("carol", "pw")
+        await until_waiting(house, 3)
+        assert (failed["PLAIN"], house.listener.known) == (10, 14)
+        assert (await sessions[13].ask(METADATA))[:4] == b"\0\0\0\x02"
+        for connection in house.router.connections[:3]:
+            connection.close()
+        assert authenticated(await late.frame()).error_code == 0
+        assert (await late.ask(METADATA))[:4] == b"\0\0\0\x02"
+        assert (failed["PLAIN"], house.counted("successful_reauthentication_total")) == (12, 1)
+
+    at_home(scenario, "connection.failed.authentication.delay.ms=20000", "connections.max.reauth.ms=60000")
+
+
 def test_who_has_gone_meanwhile_holds_up_none_of_those_that_wait_behind() -> None:
     async def scenario(house: House) -> None:
         await refused(house, "carol", 60)
@@ -593,6 +621,8 @@ def test_what_a_login_brings_of_the_next_request_counts_inside_from_then_on() ->
 
 class Slow:
     """A mechanism that takes a millisecond; `done` counts its logins."""
+
+    password_of = None
 
     def __init__(self, done: list[int]) -> None:
         self.user = None

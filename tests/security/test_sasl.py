@@ -15,7 +15,7 @@ from kafkad.security.gssapi import GSSAPI
 from kafkad.security.mechanism import Login, LoginFailed, Mechanism, Mechanisms
 from kafkad.security.plain import Plain
 from kafkad.security.sasl import Conversation, LoggedIn, NotYet, Outcome, PreviousLogin, Refused, Versions
-from kafkad.security.scram import HASHES, MadeUp, ScramAccount, ScramCredential, ScramServer
+from kafkad.security.scram import HASHES, MadeUp, ScramAccount, ScramClient, ScramCredential, ScramServer
 from kafkad.wire.apis import APIS, request_class, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -139,7 +139,7 @@ TICKET = b"\x60\x82\x02\x6a" + bytes(40)
 class Tickets:
     """Its client is let in by its second message."""
 
-    user = None
+    user = password_of = None
 
     def __init__(self) -> None:
         self.taken: list[bytes] = []
@@ -278,7 +278,7 @@ def test_what_scram_says_of_whoever_fails(mechanism: str) -> None:
 @pytest.mark.parametrize("version", [0, 1])
 def test_the_log_is_told_more_than_the_client(version: int) -> None:
     class Refusing:
-        user = None
+        user = password_of = None
 
         def respond(self, message: bytes) -> bytes:
             raise LoginFailed("no", reason="it has expired")
@@ -306,7 +306,7 @@ def lifetime(outcome: Outcome) -> int:
 
 def test_a_session_lasts_as_long_as_the_listener_allows_and_the_credential_is_good() -> None:
     class Bearer:
-        user = None
+        user = password_of = None
 
         def __init__(self, ends_ms: int | None) -> None:
             self._ends_ms = ends_ms
@@ -337,19 +337,46 @@ def test_again_as_the_same_user() -> None:
     ("user", "password", "text"),
     [
         ("bob", "bob-secret", "Cannot change principals during re-authentication from User.alice: User.bob"),
+        ("bob", "x", "Cannot change principals during re-authentication from User.alice: User.bob"),
+        ("nobody", "x", "Cannot change principals during re-authentication from User.alice: User.nobody"),
         ("alice", "x", "Authentication failed: Invalid username or password"),
+        ("", "x", "Authentication failed: username not specified"),
     ],
 )
 def test_again_as_somebody_else(user: str, password: str, text: str) -> None:
+    """Nobody learns of another's password whether it is right."""
     talk = conversation(before=ALICE)
     talk.take(handshake())
     response = refusal(talk.take(token(plain(user, password))), 36, 2)
     assert (response.error_code, response.error_message) == (58, text)
 
 
+@pytest.mark.parametrize("user", ["alice", "nobody"])
+def test_again_by_scram_as_somebody_else_ends_before_a_proof(user: str) -> None:
+    talk = conversation(before=PreviousLogin("carol", "SCRAM-SHA-256"))
+    talk.take(handshake("SCRAM-SHA-256"))
+    response = refusal(talk.take(token(b"n,,n=%b,r=abc" % user.encode())), 36, 2)
+    assert response.error_message == f"Cannot change principals during re-authentication from User.carol: User.{user}"
+
+
+def test_again_by_a_delegation_token_that_is_none() -> None:
+    """Its id is no user, and not told as one."""
+    talk = conversation(before=PreviousLogin("alice", "SCRAM-SHA-256"))
+    talk.take(handshake("SCRAM-SHA-256"))
+    exchange = ScramClient("SCRAM-SHA-256", "a-token", "x", "abc")
+    exchange._bare += ",tokenauth=true"
+    answer = talk.take(token(exchange.first))
+    assert isinstance(answer, bytes)
+    asked = decode(SaslAuthenticateResponse, 2, memoryview(answer)[read_response_header(36, 2, answer, 4)[1] :])
+    response = refusal(talk.take(token(exchange.last(bytes(asked.auth_bytes)))), 36, 2)
+    assert response.error_message.startswith(
+        "Authentication failed during re-authentication due to invalid credentials"
+    )
+
+
 def test_an_answer_can_hold_two_long_users() -> None:
     class Bearer:
-        user = None
+        user = password_of = None
 
         def respond(self, message: bytes) -> Login:
             return Login("b" * MAX_STRING)
