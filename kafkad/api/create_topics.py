@@ -8,7 +8,7 @@ from kafkad.api.context import Context, Request
 from kafkad.api.permissions import may_create_topic
 from kafkad.api.throttling import MutationQuota
 from kafkad.config.describe import describe_topic
-from kafkad.controller.topics import Admit, NewTopic, TopicResult
+from kafkad.controller.topics import Admit, Collision, NewTopic, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Turns
@@ -66,7 +66,7 @@ async def _create_each(
     for result in results:
         await turns.give_way()
         if result.error is not None:
-            response.topics.append(_failed(result.name, result.error))
+            response.topics.append(_failed(result.name, _told(request, result.error)))
         elif not request.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
             response.topics.append(_without_settings(result))
         else:
@@ -100,6 +100,13 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
         configs={config.name: config.value for config in topic.configs},
         repeats_a_partition=len(assignment) < len(topic.assignments),
     )
+
+
+def _told(request: Request, error: KafkaError) -> KafkaError:
+    """What the sender may know of it."""
+    if isinstance(error, Collision) and request.allows(Operation.DESCRIBE, ResourceType.TOPIC, error.other):
+        return error.naming_it
+    return error
 
 
 def _failed(name: str, error: KafkaError) -> CreatableTopicResult:

@@ -57,6 +57,16 @@ class NewTopic(NamedTuple):
     repeats_a_partition: bool = False
 
 
+class Collision(KafkaError):
+    """Topics whose names differ in dots and underscores only would be one metric. Who asks for one may not know of the
+    other, so that only `naming_it` does, in Kafka's words."""
+
+    def __init__(self, name: str, other: str) -> None:
+        super().__init__(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with an existing topic")
+        self.other = other
+        self.naming_it = KafkaError(self.code, f"Topic '{name}' collides with existing topics: {other}")
+
+
 Admit = Callable[[str, int], None]
 """Called with a topic and a number of its partitions, right before they are created or deleted; raises KafkaError if
 they may not."""
@@ -396,12 +406,11 @@ def _metric(name: str) -> str:
 
 
 def _check_collision(name: str, others: _Planned) -> None:
-    """Names that differ in dots and underscores only would be one metric."""
     if "." not in name and "_" not in name:
         return
     other = others.of_one_metric(name)
     if other != name:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {other}")
+        raise Collision(name, other)
 
 
 def _in_groups(results: Sequence[TopicResult]) -> Iterator[list[TopicResult]]:

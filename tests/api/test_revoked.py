@@ -1064,6 +1064,23 @@ def test_topics_that_may_not_be_seen_look_like_those_that_do_not_exist(users: Us
     assert metadata(users.become("alice"), "new-1") == [(0, "new-1", 1)]
 
 
+def test_a_new_name_that_collides_tells_only_who_may_see_it_of_which_other(users: Users) -> None:
+    users.frames.broker.create("pay_roll")
+    users.become("admin")
+    of_alice = {"principal": "User:alice", "resource_pattern_type": 4}
+    assert create(users.frames, creation("pay.", operation=CREATE, **of_alice)) == [0]
+    wanted = [CreatableTopic(name="pay.roll", num_partitions=1, replication_factor=1)]
+
+    def refusal(user: str) -> tuple[int, str]:
+        [topic] = users.become(user).ask(CreateTopicsRequest(topics=wanted, validate_only=True), 7).topics
+        return topic.error_code, topic.error_message
+
+    assert refusal("alice") == (17, "Topic 'pay.roll' collides with an existing topic")
+    assert refusal("admin") == (17, "Topic 'pay.roll' collides with existing topics: pay_roll")
+    assert create(users.frames, creation("pay_", operation=DESCRIBE, **of_alice)) == [0]
+    assert refusal("alice") == refusal("admin")
+
+
 def test_without_an_authorizer_nobody_is_asked_for_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kafkad.security.authorizer import Anybody
 

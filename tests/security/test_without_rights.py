@@ -1,8 +1,10 @@
-"""A user without any right asks everything in every version: nothing tells what is there, and nothing changes."""
+"""Users without any right, or with a few, ask everything in every version: nothing tells of what they may not see, and
+nothing changes."""
 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,8 +25,10 @@ from tests.txn.raw import Raw
 pytestmark = pytest.mark.slow
 
 THERE, MISSING = "thing-that-is", "thing-is-none"
+HIDDEN, MADE = "part_of-it", "part.of-it"
+"""A topic may not have the one name while another has the other."""
 TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID = struct.pack(">h", 29), struct.pack(">h", 100)
-PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="pw";'
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="pw" user_carol="pw";'
 SETTINGS = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
@@ -56,6 +60,7 @@ VARIED = {
     **dict.fromkeys(("DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs"), RESOURCES),
     **dict.fromkeys(("DescribeAcls", "CreateAcls", "DeleteAcls"), RESOURCES),
     "FindCoordinator": [{"key_type": 0}, {"key_type": 1}],
+    "CreateTopics": [{}, {"num_partitions": -1, "replication_factor": -1}],
     **dict.fromkeys(("Produce", "AddPartitionsToTxn", "AddOffsetsToTxn"), PRODUCERS),
     **dict.fromkeys(("EndTxn", "TxnOffsetCommit", "WriteTxnMarkers"), PRODUCERS),
 }
@@ -64,9 +69,13 @@ VARIED = {
 class Maker:
     """Makes requests about one name, whatever it is the name of."""
 
-    def __init__(self, version: int, name: str, topic_id: bytes, numbers: dict[str, int]) -> None:
+    def __init__(
+        self, version: int, name: str, topic_id: bytes, numbers: dict[str, int], *, of_all: bool = False
+    ) -> None:
+        """With `of_all`, lists that may be null are: all that there is."""
         self._version, self._name, self._topic_id = version, name, topic_id
         self._numbers = NUMBERS | numbers
+        self._of_all = of_all
 
     def message(self, cls: type[Any]) -> Any:
         fields = [field for field in cls.__schema__.fields if within(self._version, field.versions)]
@@ -78,6 +87,8 @@ class Maker:
         if field.kind == "struct":
             return self.message(field.item)
         if field.kind == "array":
+            if self._of_all and within(self._version, field.nullable):
+                return None
             one = self.message(field.item) if isinstance(field.item, type) else self._value(field.item(), name)
             return [one]
         if field.kind == "string":
@@ -118,10 +129,29 @@ def furnish(port: int) -> bytes:
         return raw.ids[THERE]
 
 
-class Bob:
+def furnish_part(port: int) -> None:
+    """What carol may see some of: she may create topics, and describe groups and transactional ids, of names that begin
+    as MADE. A group and a transaction have that name, with offsets and partitions of a topic that she may not see."""
+    with closing(Raw(port)) as raw:
+        raw.create(HIDDEN, 1)
+        raw.coordinator([MADE], 1)
+        raw.add(MADE, *raw.new(MADE), [(HIDDEN, 0)])
+        raw.coordinator([MADE], 0)
+        place = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
+        group = {"group_id": MADE, "generation_id": -1, "member_id": ""}
+        raw.ask("OffsetCommit", 7, {**group, "topics": [{"name": HIDDEN, "partitions": [place]}]})
+        right = {"principal": "User:carol", "host": "*", "permission_type": 3}
+        named = {"resource_name": MADE[:5], "resource_pattern_type": 4}
+        kinds = [{"resource_type": kind, "operation": operation} for kind, operation in ((2, 5), (3, 8), (5, 8))]
+        creations = [{**named, **right, **kind} for kind in kinds]
+        assert not any(each.error_code for each in raw.ask("CreateAcls", 3, {"creations": creations}).results)
+
+
+class Stranger:
     """Logged in, with a new connection after each that was closed."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, user: str, port: int) -> None:
+        self._user = user
         self._port = port
         self._client: RawClient | None = None
 
@@ -144,7 +174,7 @@ class Bob:
     def _logged_in(self) -> RawClient:
         client = RawClient(self._port)
         client.exchange(b"\0\x11\0\x01\0\0\0\x07\xff\xff\0\x05PLAIN")
-        token = b"\0bob\0pw"
+        token = f"\0{self._user}\0pw".encode()
         answer = client.exchange(b"\0\x24\0\0\0\0\0\x08\xff\xff" + struct.pack(">i", len(token)) + token)
         assert answer[4:6] == b"\0\0"
         return client
@@ -173,7 +203,7 @@ def test_what_is_there_looks_like_what_is_not_and_nothing_changes(broker: Kafkad
     ids = {THERE: furnish(broker.port), MISSING: bytes(range(16))}
     before = kept(broker)
     differ, refused = [], 0
-    with closing(Bob(int(broker.settings["listeners"].rpartition(":")[2]))) as bob:
+    with closing(Stranger("bob", sasl_port(broker))) as bob:
         for route in (route for route in ROUTES if route.name not in OWN):
             for version, numbers in questions(route):
                 seen = []
@@ -186,6 +216,30 @@ def test_what_is_there_looks_like_what_is_not_and_nothing_changes(broker: Kafkad
                     differ.append((route.name, version, numbers, *seen))
     assert differ == []
     assert refused == 0
+    assert kept(broker) == before
+
+
+def sasl_port(broker: KafkadProcess) -> int:
+    return int(broker.settings["listeners"].rpartition(":")[2])
+
+
+def test_what_may_be_seen_does_not_tell_of_what_may_not(broker: KafkadProcess) -> None:
+    furnish_part(broker.port)
+    before = kept(broker)
+    told, seen = [], Counter[str]()
+    with closing(Stranger("carol", sasl_port(broker))) as carol:
+        for route in (route for route in ROUTES if route.name not in OWN):
+            for version, numbers in questions(route):
+                for of_all in (False, True):
+                    maker = Maker(version, MADE, bytes(range(16)), numbers, of_all=of_all)
+                    message = maker.message(request_class(route.key))
+                    answer = carol.ask(encode_request(RequestHeader(route.key, version, 1, "carol"), message))
+                    assert answer is not None, (route.name, version)
+                    seen[route.name] += MADE.encode() in answer
+                    if HIDDEN.encode() in answer:
+                        told.append((route.name, version, numbers, of_all, answer))
+    assert told == []
+    assert all(seen[name] for name in ("Metadata", "CreateTopics", "ListGroups", "DescribeTransactions"))
     assert kept(broker) == before
 
 
