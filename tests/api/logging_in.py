@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
 
 from kafkad.api.logins import Logins
 from kafkad.api.peer import Peer
 from kafkad.api.prepared import Grounds
+from kafkad.api.routes import BETWEEN_BROKERS, ROUTES
 from kafkad.broker.issuers import Issuers
 from kafkad.clock import SystemClock
 from kafkad.config import Config, load
 from kafkad.metrics import Family
 from kafkad.net.connection import Answer, Connection
 from kafkad.net.server import Limits, Server
+from kafkad.net.tls import ServerTls, TlsLayer
 from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.security.gssapi import SeenLogins
 from kafkad.security.offer import ScramUsers, offer
@@ -24,6 +30,7 @@ from kafkad.wire.frames import RequestHeader, encode_request, read_response_head
 from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest
 from kafkad.wire.schema import decode
+from tests.certificates import Authority, client_context, server_context
 from tests.net.serving import serving
 
 JAAS = "listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -106,6 +113,16 @@ def authenticated(frame: bytes) -> SaslAuthenticateResponse:
     return decode(SaslAuthenticateResponse, 2, frame[at:])
 
 
+def first_frames() -> Iterator[bytes]:
+    """Of each API, in every version that is served and some that are not, with random bytes behind the header; and of
+    APIs that are not there."""
+    random = Random(7)
+    last = dict.fromkeys((*range(-1, 95), 32_767), 0) | {each.key: each.last for each in (*ROUTES, *BETWEEN_BROKERS)}
+    for key, highest in last.items():
+        for version in range(-1, highest + 2):
+            yield struct.pack(">hhi", key, version, 1) + random.randbytes(random.randrange(60))
+
+
 class JumpingClock(SystemClock):
     hours_off = 0
     """Of the wall clock."""
@@ -122,7 +139,10 @@ class JumpingClock(SystemClock):
 class House:
     """A listener at which peers log in."""
 
-    def __init__(self, server: Server, *settings: str) -> None:
+    def __init__(
+        self, server: Server, *settings: str, encrypted: tuple[ServerTls, ssl.SSLContext] | None = None
+    ) -> None:
+        """`encrypted`: with what the listener has TLS, and clients trust it."""
         self.settings = settings
         self.config = config(*settings)
         self.tokens: dict[str, ScramAccount] = {}
@@ -142,7 +162,8 @@ class House:
             self.clock,
         )
         self.router = Router(self.logins)
-        self.listener = server.listen("SASL", "127.0.0.1", 0, login=True)
+        tls, self._trusting = encrypted or (None, None)
+        self.listener = server.listen("SASL", "127.0.0.1", 0, tls=tls, login=True)
         self.clients: list[Client] = []
         server.start(self.router)
 
@@ -155,7 +176,10 @@ class House:
         self.tokens[token_id] = ScramAccount(credential, "carol", self.clock.now_ms() + hours * _HOUR_MS)
 
     async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.listener.port))
+        name = None if self._trusting is None else "localhost"
+        port = self.listener.port
+        opened = await asyncio.open_connection("127.0.0.1", port, ssl=self._trusting, server_hostname=name)
+        client = Client(*opened)
         self.clients.append(client)
         return client
 
@@ -180,15 +204,28 @@ def config(*settings: str) -> Config:
     )
 
 
-def at_home(scenario: Callable[[House], Awaitable[None]], *settings: str, limits: Limits | None = None) -> None:
+def at_home(
+    scenario: Callable[[House], Awaitable[None]],
+    *settings: str,
+    limits: Limits | None = None,
+    encrypted: bool = False,
+) -> None:
     async def main() -> None:
         server = serving(limits)
-        house = House(server, *settings)
+        house = House(server, *settings, encrypted=_encrypted(server) if encrypted else None)
         try:
-            await asyncio.wait_for(scenario(house), 30)
+            await asyncio.wait_for(scenario(house), 60)
         finally:
             server.close()
             for client in house.clients:
                 client.writer.close()
 
     asyncio.run(main())
+
+
+def _encrypted(server: Server) -> tuple[ServerTls, ssl.SSLContext]:
+    authority = Authority()
+    with tempfile.TemporaryDirectory() as directory:
+        context = server_context(authority.issue(), Path(directory), num_tickets=0)
+    tls = ServerTls(TlsLayer(server.loop.call_soon), context, lambda der: "nobody")
+    return tls, client_context(authority)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 import time
-from random import Random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -13,7 +15,8 @@ from unittest.mock import Mock
 import pytest
 
 from kafkad.config import Config
-from kafkad.net.server import Limits
+from kafkad.net.connection import Connection
+from kafkad.net.server import Limits, Listener
 from kafkad.security.attempts import Attempts
 from kafkad.security.gssapi import SeenLogins
 from kafkad.security.mechanism import Login
@@ -28,10 +31,12 @@ from tests.api.logging_in import (
     at_home,
     authenticated,
     config,
+    first_frames,
     handshake,
     sized,
     token,
 )
+from tests.net.test_tls import Connect, over_tls
 
 
 def test_everything_in_one_write() -> None:
@@ -688,28 +693,68 @@ class Patient(Attempts):
         return False
 
 
-def test_no_first_frame_reaches_the_router_whatever_its_api_and_version() -> None:
-    """Each API and several versions with random bytes behind them, alone and after a handshake."""
-
+@pytest.mark.parametrize(
+    ("before", "encrypted"),
+    [
+        pytest.param([], False, id="SASL_PLAINTEXT"),
+        pytest.param([handshake()], False, id="SASL_PLAINTEXT, after a handshake"),
+        pytest.param([], True, id="SASL_SSL"),
+    ],
+)
+def test_no_first_frame_reaches_the_router_whatever_its_api_and_version(before: list[bytes], encrypted: bool) -> None:
     async def scenario(house: House) -> None:
-        random = Random(7)
         house.logins.attempts = Patient(house.server.clock)
-        for after_handshake in (False, True):
-            clients = []
-            for key in [*range(-1, 95), 32_767]:
-                client = await house.connect()
-                frames = [handshake()] if after_handshake else []
-                header = struct.pack(">hhi", key, random.choice((0, 1, 2, 3, 9, 12)), 1)
-                client.send(*frames, header + random.randbytes(random.randrange(60)))
-                clients.append((key, client))
-            for key, client in clients:
-                if key not in (17, 18) or after_handshake:
+        frames = list(first_frames())
+        for at in range(0, len(frames), 90):
+            some = frames[at : at + 90]
+            clients = [await house.connect() for _ in some]
+            for client, frame in zip(clients, some, strict=True):
+                client.send(*before, frame)
+            for client, frame in zip(clients, some, strict=True):
+                if before or int.from_bytes(frame[:2]) not in (17, 18):
                     await asyncio.wait_for(client.reader.read(), 10)
                 client.writer.close()
         assert set(house.router.served) <= {18}
         assert not any(connection.peer.authenticated for connection in house.router.connections)
 
-    at_home(scenario, "connection.failed.authentication.delay.ms=0")
+    at_home(scenario, "connection.failed.authentication.delay.ms=0", encrypted=encrypted)
+
+
+def over_tls_served(scenario: Callable[[Listener, Connect], Awaitable[None]], **server: Any) -> list[bytes]:
+    """The frames that come through."""
+    served: list[bytes] = []
+
+    def note(connection: Connection, view: memoryview, at: int, end: int) -> None:
+        served.append(bytes(view[at:end]))
+
+    over_tls(note, scenario, server=server)
+    return served
+
+
+def test_no_first_frame_is_served_in_clear_where_there_is_tls() -> None:
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        for frame in first_frames():
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            writer.write(sized(frame))
+            with suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+
+    assert over_tls_served(scenario) == []
+
+
+def test_no_first_frame_is_served_without_the_certificate_that_is_asked_for() -> None:
+    """By TLS 1.3 a client may send it before it is told so."""
+
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        for frame in first_frames():
+            reader, writer = await connect()
+            writer.write(sized(frame))
+            with suppress(ConnectionError, ssl.SSLError):
+                await reader.read()
+            writer.close()
+
+    assert over_tls_served(scenario, verify_mode=ssl.CERT_REQUIRED) == []
 
 
 def test_a_mechanism_whose_line_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

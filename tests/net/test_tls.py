@@ -68,7 +68,7 @@ def over_tls(
             return reader, writer
 
         try:
-            await asyncio.wait_for(scenario(listener, connect), 30)
+            await asyncio.wait_for(scenario(listener, connect), 60)
         finally:
             broker.close()
             for writer in writers:
