@@ -27,6 +27,8 @@ second of CPU time."""
 
 MANIFESTS, MERGES = "sink", "sink/merging"
 """Directories in a checkpoint with the manifests of batches and of merges."""
+MERGED = f"*-{'[0-9a-f]' * 8}-merged-{'[0-9]' * 4}.*"
+"""The names of files that a merge has made, as a pattern of Hadoop."""
 
 META = ("_key", "_topic", "_partition", "_offset", "_timestamp")
 """Columns that a record has beside those of its value's schema."""

@@ -90,6 +90,8 @@ def _limits(job: Job) -> list[str]:
         limits.append("while small files are merged, and after a kill until the next run, readers see rows twice")
     if job.sink.mode == "overwrite_partitions" and is_streaming(job):
         limits.append("each batch replaces the partitions it has rows for")
+    if job.source.files is not None and is_streaming(job):
+        limits.append("files that a merge makes while the job runs are read as new ones")
     if job.source.on_data_loss == "continue":
         limits.append("records deleted before they were read are counted and skipped")
     if job.source.isolation == "read_uncommitted":

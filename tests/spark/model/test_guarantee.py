@@ -15,6 +15,7 @@ EXACTLY = "sink={type: topic, topic: {topic: out, delivery: exactly-once}}"
 TOPIC = "sink={type: topic, topic: {topic: out, source_header: true}}"
 BATCH = "run.mode=batch"
 WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
+FILES = "source={files: {format: parquet, path: in, schema: id BIGINT}}"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,7 @@ WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
         ([EXACTLY], "exactly once", "a batch's rows and its number are written in one transaction"),
         (["sink.type=console"], "nothing kept", "rows are shown"),
         ([CSV, "source.on_data_loss=continue"], "exactly once", "deleted before they were read are counted"),
+        ([FILES, CSV], "exactly once", "files that a merge makes while the job runs are read as new ones"),
         ([CSV, WATERMARK], "exactly once", "rows more than 10 minutes late are counted and dropped"),
         ([CSV, "source.isolation=read_uncommitted"], "exactly once", "aborted transactions are read as well"),
     ],

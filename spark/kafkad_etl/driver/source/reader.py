@@ -6,14 +6,16 @@ import json
 from typing import Any
 
 from kafkad_etl.driver.source.csv_rows import quotes
-from kafkad_etl.driver.terms import BatchId, DataFrame
-from kafkad_etl.facts import CORRUPT, FILE
+from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed
+from kafkad_etl.facts import CORRUPT, FILE, MERGED
 from kafkad_etl.job import Files, Lookup, Offsets
-from kafkad_etl.messages import Plan, Reading
+from kafkad_etl.messages import Failed, Plan, Reading
 
 EARLIEST = -2
 ANY_AGE = {"maxFileAge": "36500d"}
 """Files of any age, of which Spark's stream otherwise leaves out those a week older than the newest one."""
+NAMES = "pathGlobFilter"
+"""The option of Spark's reader for which names of files are read."""
 
 
 def offsets_text(offsets: Offsets) -> str:
@@ -60,6 +62,7 @@ class PlannedSource:
         spark, plan = self._spark, self._plan
         if plan.reading:
             return spark.readStream.format("kafka").options(**stream_options(plan, plan.reading)).load()
+        need_unmerged(spark, plan)
         return files(spark.readStream, plan)
 
     def everything(self) -> DataFrame:
@@ -82,6 +85,40 @@ def options_of(block: Files | Lookup) -> dict[str, str]:
     if isinstance(block, Files):
         ours |= ANY_AGE
     return ours | {name: str(value) for name, value in block.options.items()}
+
+
+def need_unmerged(spark: Any, plan: Plan) -> None:
+    """Fails if files of the source were merged: a stream takes the merged file for a new one, and reads again the rows
+    of those that it has replaced. A job that says itself which names it reads is taken at its word."""
+    from pyspark.errors import AnalysisException
+
+    source = plan.job.source.files
+    assert source
+    options = options_of(source)
+    if NAMES.lower() in map(str.lower, options):
+        return
+    reader = spark.read.format(source.format).schema(source.schema).options(**options, **{NAMES: MERGED})
+    try:
+        merged = reader.load(source.path).inputFiles()
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return  # nothing is there yet
+    if merged:
+        raise JobFailed(_merged(sorted(merged)[0], len(merged)))
+
+
+def _merged(first: str, count: int) -> Failed:
+    others = f" and {count - 1} more" if count > 1 else ""
+    return Failed(
+        kind="store",
+        text=f"source.files.path has merged files, whose rows would be read again: {first}{others}",
+        hints=[
+            "read what the job that merges there reads, or a directory that is not merged (sink.compact)",
+            "run.mode: batch reads all files anew, each row once",
+            'source.files.options: {pathGlobFilter: "*"} reads them again, if the sink replaces rows of equal keys',
+        ],
+    )
 
 
 def files(reader: Any, plan: Plan) -> DataFrame:

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePosixPath
+from typing import Any, Self
 
-from kafkad_etl.driver.source.reader import bounded_options, options_of, stream_options
+import pytest
+
+from kafkad_etl.driver.source.reader import PlannedSource, bounded_options, options_of, stream_options
+from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.job import Files, Lookup
 from tests.spark.driver.rows import plan_of
 
@@ -38,3 +43,41 @@ def test_quotes_in_csv_files_are_doubled_unless_the_job_says_otherwise() -> None
 def test_a_stream_of_files_reads_old_ones_too_unless_the_job_says_otherwise() -> None:
     assert options_of(Files(format="json", path="a")) == {"maxFileAge": "36500d"}
     assert options_of(Files(format="json", path="a", options={"maxFileAge": "1d"})) == {"maxFileAge": "1d"}
+
+
+class FakeReader:
+    """Reads a directory with these files, of which it tells those that its option chooses."""
+
+    def __init__(self, *names: str) -> None:
+        self.read = self.readStream = self
+        self._names, self._pattern = names, "*"
+
+    def format(self, name: str) -> Self:
+        return self
+
+    def schema(self, columns: str) -> Self:
+        return self
+
+    def options(self, **options: str) -> Self:
+        self._pattern = options.get("pathGlobFilter", "*")
+        return self
+
+    def load(self, path: str) -> Self:
+        return self
+
+    def inputFiles(self) -> list[str]:  # noqa: N802
+        return [f"file:/in/{name}" for name in self._names if PurePosixPath(name).match(self._pattern)]
+
+
+def stream_of(*names: str, **options: str) -> Any:
+    files = {"format": "parquet", "path": "/in", "schema": "id BIGINT", "options": options}
+    return PlannedSource(FakeReader(*names), plan_of({"source": {"files": files}})).stream()
+
+
+def test_a_stream_of_files_does_not_read_again_the_rows_of_files_that_were_merged() -> None:
+    batch, merged = "etl-0a1b2c3d-000000004-0000.zstd.parquet", "etl-0a1b2c3d-merged-0000.zstd.parquet"
+    with pytest.raises(JobFailed) as refused:
+        stream_of(batch, merged)
+    assert refused.value.failed.text.endswith(f"would be read again: file:/in/{merged}")
+    stream_of(batch, "orders-merged-0001.parquet")
+    stream_of(batch, merged, pathGlobFilter="*")
