@@ -3,6 +3,7 @@ nothing but `job`."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator
 
@@ -123,8 +124,9 @@ def is_elsewhere(path: str) -> bool:
 
 
 def local_path(path: str) -> str:
-    """A path on the local file system without its scheme: `file:/a`, `file:///a` and `file://localhost/a` are `/a`."""
-    return re.sub(r"^file:(//[^/]*)?/*", "/", path)
+    """A path on the local file system without its scheme: `file:/a`, `file:///a` and `file://localhost/a` are `/a`, and
+    `~/a` is in the user's home."""
+    return os.path.expanduser(re.sub(r"^file:(//[^/]*)?/*", "/", path))
 
 
 def hidden(relative: str) -> bool:

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import MERGES, has_scheme, is_elsewhere, is_stateful, sink_text, source_text
+from kafkad_etl.facts import MERGES, is_elsewhere, is_stateful, local_path, sink_text, source_text
 from kafkad_etl.job import Job, Offsets
 from kafkad_etl.syncing import sync
 
@@ -35,7 +34,7 @@ def directory_of(job: Job, environment: Mapping[str, str]) -> str:
     path = job.run.checkpoint or str(Path(environment.get(_STATE) or ".etl") / job.name)
     if is_elsewhere(path):
         return path
-    return str(Path(urlsplit(path).path if has_scheme(path) else path).expanduser().absolute())
+    return str(Path(local_path(path)).absolute())
 
 
 def checkpoint_of(job: Job, environment: Mapping[str, str]) -> Checkpoint:

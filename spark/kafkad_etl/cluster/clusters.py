@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafkad_etl.errors import EtlError, EtlExit, exit_of
+from kafkad_etl.facts import local_path
 from kafkad_etl.job import Kafka, Scalar, Security
 from kafkad_etl.messages import Client
 from kctl.errors import Exit, KctlError
@@ -106,7 +107,7 @@ def _fields(security: Security, base: Path) -> dict[str, object]:
         "mechanism": security.mechanism,
         "username": security.username,
         "password": security.password,
-        **{name: str(base / Path(file).expanduser()) for name, file in files.items() if file},
+        **{name: str(base / local_path(file)) for name, file in files.items() if file},
     }
 
 

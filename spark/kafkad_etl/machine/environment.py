@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import S3A
+from kafkad_etl.facts import S3A, local_path
 from kafkad_etl.job import Job
 from kafkad_etl.machine import class_archive, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
@@ -165,7 +165,7 @@ def own_jars(job: Job) -> list[str]:
 def _own_jar(name: str) -> str:
     if "://" in name:
         return name
-    path = Path(name).absolute()
+    path = Path(local_path(name)).absolute()
     if not path.is_file():
         raise EtlError(f"{path}: no such jar; spark.jars and driver_jar must name files", EtlExit.ENVIRONMENT)
     return str(path)

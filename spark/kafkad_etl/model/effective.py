@@ -72,9 +72,9 @@ def _files_named(loaded: Loaded) -> Iterator[tuple[str, str]]:
     """Files that are there under a name that a key has: relative to the job file or to the working directory, as the
     key has it; alone, in a list as Java has it, or in a URL."""
     for key, text in _texts(msgspec.to_builtins(loaded.job)):
-        for name in dict.fromkeys((text, local_path(text), *(part.strip() for part in re.split(r"[,:;?]", text)))):
+        for name in dict.fromkeys((text, *(part.strip() for part in re.split(r"[,:;?]", text)))):
             for directory in (loaded.path.parent, Path()):
-                path = directory / os.path.expanduser(name)
+                path = directory / local_path(name)
                 if os.path.isfile(path):
                     yield key, str(path)
 
@@ -108,7 +108,7 @@ class _Reading:
         return replace(step, sql=self._sql(step.file, f"{path}.file"), file="") if step.file else step
 
     def _sql(self, name: str, path: str) -> str:
-        file = self._beside / name
+        file = self._beside / local_path(name)
         where = self._loaded.where(path)
         try:
             filled = self._loaded.variables.fill(schemas.read(file, where))
@@ -130,9 +130,7 @@ class _Reading:
     def _absolute(self, registry: AnyRegistry) -> AnyRegistry:
         files = {name: getattr(registry, name) for name in ("ca", "cert", "key")}
         beside = self._beside.absolute()
-        return replace(
-            registry, **{name: str(beside / Path(file).expanduser()) for name, file in files.items() if file}
-        )
+        return replace(registry, **{name: str(beside / local_path(file)) for name, file in files.items() if file})
 
     def schema(self, block: Format | TopicSink, form: str, path: str) -> Schema | None:
         given = block.schema
@@ -142,7 +140,7 @@ class _Reading:
             beside = self._beside
             found = schemas.inline(given, form, self._loaded.where(path), block.message, beside)
         else:
-            file, path = self._beside / given.file, f"{path}.file"
+            file, path = self._beside / local_path(given.file), f"{path}.file"
             beside = file.parent
             found = schemas.from_file(file, form, self._loaded.where(path), block.message)
         if found.kind == "protobuf":

@@ -36,7 +36,7 @@ def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[Et
         yield from _of_server(sink.jdbc.url, connect)
     yield from catalogs.faults(job, connect)
     if job.run.textfile:
-        yield from _of_metrics(Path(job.run.textfile))
+        yield from _of_metrics(Path(local_path(job.run.textfile)))
 
 
 def missing(job: Job) -> Iterator[EtlError]:

@@ -25,7 +25,7 @@ from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
-from kafkad_etl.facts import has_scheme
+from kafkad_etl.facts import has_scheme, local_path
 from kafkad_etl.machine.environment import Environment, temporary
 from kafkad_etl.messages import Event, Plan, Stop, event_of, line_of
 from kafkad_etl.process import submitting
@@ -321,7 +321,7 @@ def located(plan: Plan) -> Plan:
 
 
 def _located(path: str) -> str:
-    return path if not path or has_scheme(path) else f"file://{Path(path).absolute()}"
+    return path if not path or has_scheme(path) else f"file://{Path(local_path(path)).absolute()}"
 
 
 def _listen(path: Path) -> socket.socket:

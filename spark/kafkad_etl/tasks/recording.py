@@ -13,6 +13,7 @@ from typing import Self, TextIO
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
 from kafkad_etl.checkpoint.history import Result, RunBegan, RunEnded, history_of, last_success
 from kafkad_etl.errors import EtlExit, exit_of, text_of
+from kafkad_etl.facts import local_path
 from kafkad_etl.job import Job
 from kafkad_etl.model.loading import masked
 from kafkad_etl.reporting import Reporter, textfile
@@ -77,7 +78,7 @@ class Recording:
         line = ended(self._run, self._job, self._began_ms, ended_ms, code, told, state)
         self._add(line)
         if self._job.run.textfile:
-            self._write_metrics(Path(self._job.run.textfile), line)
+            self._write_metrics(Path(local_path(self._job.run.textfile)), line)
 
     def _write_metrics(self, directory: Path, line: RunEnded) -> None:
         try:

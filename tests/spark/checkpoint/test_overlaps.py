@@ -57,6 +57,7 @@ def looking_up(path: str) -> dict[str, Any]:
         ("file://localhostHERE/files", "files is also source.files.path"),
         (".", "files is below source.files.path, ."),
         ("files/*.json", "files is above source.files.path, files/*.json"),
+        ("~/files", "files is also source.files.path"),
         ("f*s", "files is also source.files.path"),
         ("{other,[^a]iles}/sub", "files is above source.files.path, {other,"),
         ("filesystem", ""),
@@ -65,7 +66,10 @@ def looking_up(path: str) -> dict[str, Any]:
         ("s3a://bucket/files", ""),
     ],
 )
-def test_a_source_is_apart_from_the_sinks_files(here: Path, path: str, said: str) -> None:
+def test_a_source_is_apart_from_the_sinks_files(
+    here: Path, monkeypatch: pytest.MonkeyPatch, path: str, said: str
+) -> None:
+    monkeypatch.setenv("HOME", str(here))
     path = path.replace("HERE", str(here))
     for sink in (JSON, JSON | {"mode": "overwrite"}, {"type": "delta", "path": "files"}):
         found = told(sink, source=reading(path))

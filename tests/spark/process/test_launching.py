@@ -15,6 +15,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from kafkad_etl.checkpoint.checkpoints import directory_of
+from kafkad_etl.checkpoint.overlaps import places_of
 from kafkad_etl.facts import paths_of
 from kafkad_etl.job import Files, Job, Lookup, Sink, Source, Spark, Transform
 from kafkad_etl.messages import Ended, Event, Plan, Tasks, Warned
@@ -276,3 +278,11 @@ def test_paths_without_a_scheme_are_on_this_machine_whatever_hadoop_says(tmp_pat
     assert paths(plan) == [f"file://{Path.cwd()}/users", "file:///in", "hdfs://nn/a b", "file:///state/try"]
     assert plan.job.transform.lookups["far"].path == ""
     assert located(PLAN) == PLAN
+
+
+def test_a_tilde_is_the_home_of_the_user_for_a_sink_as_for_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/u")
+    job = replace(JOB, sink=Sink(type="parquet", path="~/x"), run=replace(JOB.run, checkpoint="~/x"))
+    assert located(replace(PLAN, job=job)).job.sink.path == "file:///home/u/x"
+    assert directory_of(job, {}) == "/home/u/x"
+    assert [place.parts for place in places_of("~/x")] == [("home", "u", "x")]
