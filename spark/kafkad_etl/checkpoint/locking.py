@@ -30,6 +30,24 @@ class Holder(Struct, frozen=True):
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since}"
 
+    @property
+    def is_gone(self) -> bool:
+        """True if the process is no longer there. What it has started, and has inherited the lock, may be."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # it is another user's
+        return False
+
+    @property
+    def standing(self) -> str:
+        """The holder of a lock that is held."""
+        return f"{self}; it was killed, and its Spark ends after its batch" if self.is_gone else str(self)
+
 
 class Lock:
     """A file lock that the kernel releases when its holder dies; the file's content is only for people.
@@ -87,10 +105,10 @@ class Lock:
 
     def _taken(self) -> EtlError:
         who = holder(self._path)
-        what = f"another run of this job is in progress: {who}" if who else "another run of this job is in progress"
-        return EtlError(
-            what, EtlExit.CHECKPOINT, hints=(f"the lock is {self._path}", "wait for it to finish, or stop it")
-        )
+        what = f"another run of this job is in progress{f': {who.standing}' if who else ''}"
+        how = f"; fuser -v {self._path} shows its processes" if who and who.is_gone else ", or stop it"
+        hints = (f"the lock is {self._path}", f"wait for it to finish{how}")
+        return EtlError(what, EtlExit.CHECKPOINT, hints=hints)
 
     def _write(self, text: bytes) -> None:
         assert self._file is not None  # entered

@@ -180,7 +180,7 @@ def status_rows(
 
 
 def running_text(holder: Holder | None) -> str:
-    return f"running: {holder}" if holder else "not running"
+    return f"running: {holder.standing}" if holder else "not running"
 
 
 def unfinished_text(standing: Standing, merge: str, holder: Holder | None) -> str | None:
@@ -210,5 +210,5 @@ def list_row(
         "unfinished": unfinished,
         "checkpoint": path,
         "checkpoint_id": record.checkpoint_id if record else None,
-        "holder": str(holder) if holder else None,
+        "holder": holder.standing if holder else None,
     }

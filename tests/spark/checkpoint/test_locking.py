@@ -3,18 +3,22 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from kafkad_etl.checkpoint.locking import Lock, is_running
+from kafkad_etl.checkpoint.locking import Holder, Lock, is_running
 from kafkad_etl.errors import EtlError, EtlExit
 
 SINCE = "2026-11-21T23:00:00Z"
+_NOBODY = 2**22 + 1
+"""A number that Linux gives no process."""
 _HOLD = """
 import sys, time
 from pathlib import Path
@@ -52,6 +56,17 @@ def test_the_lock_of_a_killed_run_is_taken_over_and_its_holder_known(tmp_path: P
     with Lock(path, SINCE) as lock:
         assert lock.left is not None
         assert (lock.left.pid, lock.left.since) == (process.pid, "2026-11-21T22:00:00Z")
+
+
+def test_of_a_run_that_was_killed_its_spark_may_still_have_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "job.lock"
+    with Lock(path, SINCE):
+        path.write_bytes(msgspec.json.encode(Holder(socket.gethostname(), _NOBODY, SINCE)))
+        with pytest.raises(EtlError, match=r"; it was killed, and its Spark ends after its batch$") as refused:
+            Lock(path, SINCE).__enter__()
+    assert refused.value.hints[1] == f"wait for it to finish; fuser -v {path} shows its processes"
+    assert not Holder("elsewhere", _NOBODY, SINCE).is_gone
+    assert not Holder(socket.gethostname(), 1, SINCE).is_gone
 
 
 def test_who_only_looks_does_not_keep_a_run_from_starting(tmp_path: Path) -> None:
