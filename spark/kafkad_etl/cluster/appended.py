@@ -26,7 +26,7 @@ class Appended:
         return grown(self._begin, self._ends())
 
     def _ends(self) -> Ends:
-        found = topics.find(self._session, [self.topic], topics.WRITE)[self.topic]
+        found = topics.find(self._session, [self.topic], (topics.WRITE,))[self.topic]
         partitions = found.partitions if found else ()
         return offsets_at(self._session, {TopicPartition(self.topic, each): LATEST for each in partitions})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from kafkad.errors import ErrorCode
@@ -60,7 +61,7 @@ def readable(session: Session, names: Sequence[str], key: str = "") -> dict[str,
         where = key.format(place=place, name=name)
         if topic is None:
             raise missing(session, name, where)
-        _need(session, topic, READ, where)
+        _need(session, topic, (READ,), where)
         found[name] = topic
     return found
 
@@ -109,19 +110,19 @@ def _all_names(session: Session) -> list[str]:
     return [topic.name for topic in session.metadata() if not topic.error_code and not topic.is_internal]
 
 
-def find(session: Session, names: Sequence[str], operation: int = READ) -> dict[str, Topic | None]:
+def find(session: Session, names: Sequence[str], operations: Sequence[int] = (READ,)) -> dict[str, Topic | None]:
     """Topics by name, None for those that do not exist. Raises EtlError if they may not be described, as whoever has
-    the right to `operation` may."""
-    found = {answer.name: _topic(session, answer, operation) for answer in _described(session, names)}
+    the right to one of `operations` may."""
+    found = {answer.name: _topic(session, answer, operations) for answer in _described(session, names)}
     return {name: found[name] for name in names}
 
 
-def _topic(session: Session, answer: Any, operation: int) -> Topic | None:
+def _topic(session: Session, answer: Any, operations: Sequence[int]) -> Topic | None:
     name, code = answer.name, answer.error_code
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        raise hidden(session, [name], operation)
+        raise hidden(session, [name], operations)
     if code:
         raise EtlError(f'topic "{name}" on {servers(session.access)}: {code_name(code)}', EtlExit.CLUSTER)
     partitions = tuple(sorted(partition.partition_index for partition in answer.partitions))
@@ -198,15 +199,14 @@ def missing(session: Session, name: str, key: str) -> EtlError:
 
 
 def writable(
-    session: Session, name: str, key: str, create: Create | None, operations: Iterable[int] = (WRITE,)
+    session: Session, name: str, key: str, create: Create | None, operations: Sequence[int] = (WRITE,)
 ) -> Topic | None:
     """The topic, which allows these operations, or None if the run has to create it and may."""
-    topic = find(session, [name], WRITE)[name]
+    topic = find(session, [name], operations)[name]
     if topic is None and create is None:
         raise missing(session, name, key)
     if topic is not None:
-        for operation in operations:
-            _need(session, topic, operation, key)
+        _need(session, topic, operations, key)
     return topic
 
 
@@ -225,20 +225,21 @@ def create_topic(session: Session, name: str, create: Create) -> None:
     read_back(session, [name])
 
 
-def _need(session: Session, topic: Topic, operation: int, key: str) -> None:
-    if not topic.allows(operation):
-        what = f'not authorised to {_NAMES[operation].lower()} topic "{topic.name}"'
-        raise _denied(session, what, [topic.name], operation, key)
+def _need(session: Session, topic: Topic, operations: Sequence[int], key: str) -> None:
+    denied = [operation for operation in operations if not topic.allows(operation)]
+    if denied:
+        what = " and to ".join(_NAMES[operation].lower() for operation in denied)
+        raise _denied(session, f'not authorised to {what} topic "{topic.name}"', [topic.name], denied, key)
 
 
-def hidden(session: Session, names: Sequence[str], operation: int = READ) -> EtlError:
-    """The error for topics that may not be seen, as whoever has the right to `operation` may."""
-    return _denied(session, f"not authorised to see {_quoted(names)}", names, operation)
+def hidden(session: Session, names: Sequence[str], operations: Sequence[int] = (READ,)) -> EtlError:
+    """The error for topics that may not be seen, as whoever has the right to one of `operations` may."""
+    return _denied(session, f"not authorised to see {_quoted(names)}", names, operations)
 
 
 def lost_sight(session: Session, names: Sequence[str]) -> EtlError:
     """The error for topics of a checkpoint that may not be seen any more, if they are there."""
-    error = _denied(session, unseen(names), names, READ)
+    error = _denied(session, unseen(names), names, (READ,))
     hint = "if it is gone, a run with that right says so; --accept-data-loss then goes on without it"
     return EtlError(error.what, EtlExit.CLUSTER, hints=(*error.hints, hint))
 
@@ -252,6 +253,7 @@ def _quoted(names: Sequence[str]) -> str:
     return topics_text([f'"{name}"' for name in names])
 
 
-def _denied(session: Session, what: str, topics: Sequence[str], operation: int, key: str = "") -> EtlError:
-    hints = [grant(session.access, _NAMES[operation], "topic", topic) for topic in topics]
+def _denied(session: Session, what: str, topics: Sequence[str], operations: Sequence[int], key: str = "") -> EtlError:
+    wanted = product(topics, operations)
+    hints = [grant(session.access, _NAMES[operation], "topic", topic) for topic, operation in wanted]
     return EtlError(what, EtlExit.CLUSTER, key=key, hints=hints)

@@ -92,7 +92,16 @@ def test_a_topic_that_may_not_be_seen_is_told() -> None:
     for operations in ((WRITE,), DELIVERY):
         with pytest.raises(EtlError) as refused:
             writable(hidden, "orders", "sink.topic", None, operations)
-        assert "--operation Write" in refused.value.hints[0]
+        asked = [hint.partition("--operation ")[2] for hint in refused.value.hints]
+        assert asked == [f"{name} --topic orders" for name in ("Write", "Read")[: len(operations)]]
+
+
+def test_all_rights_that_are_missing_on_a_topic_are_told_at_once() -> None:
+    seen: Any = Cluster(topic_authorized_operations=0)
+    with pytest.raises(EtlError) as refused:
+        writable(seen, "orders", "sink.topic", None, DELIVERY)
+    assert refused.value.what == 'sink.topic: not authorised to write and to read topic "orders"'
+    assert ["Write" in hint for hint in refused.value.hints] == [True, False]
 
 
 @pytest.mark.parametrize(
