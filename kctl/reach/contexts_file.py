@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.texts.documents import read_yaml
+from kctl.texts.spelling import quote
 from kctl.texts.text_files import decoded, opened
 
 OTHERS = "properties"
 """The field of a context with the settings that were imported and say nothing to kctl."""
+_PATIENCE_S = 5.0
 
 
 class Contexts(NamedTuple):
@@ -65,13 +68,29 @@ def update(file: str, change: Callable[[Contexts], Contexts]) -> tuple[Contexts,
     os.makedirs(directory, mode=0o700, exist_ok=True)
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)  # not the file, which each change replaces
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _wait_for(lock, directory)
         before = read(file)
         after = change(before)
         write(file, after)
         return before, after
     finally:
         os.close(lock)
+
+
+def _wait_for(lock: int, directory: str) -> None:
+    """Others take milliseconds; anybody who may read the directory can hold it for longer."""
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                hint = f"fuser -v {quote(directory)} shows its processes"
+                what = f"another process has locked {directory}, and nothing was changed"
+                raise KctlError(what, exit_code=Exit.REFUSED, hints=(hint,)) from None
+            time.sleep(0.02)
+        else:
+            return
 
 
 def write(file: str, contexts: Contexts) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kctl.errors import Exit, KctlError
+from kctl.reach import contexts_file
 from kctl.reach.access import Access, Secret, resolve
 from kctl.reach.contexts_file import Contexts, path, read, update, write
 from tests.kctl.reach.test_access import GivenSettings
@@ -57,7 +58,7 @@ def test_a_change_waits_for_another_and_keeps_what_that_has_written(
 
     def flock(fd: int, how: int) -> None:
         """Whoever had the lock writes before it lets go."""
-        assert (how, os.fstat(fd).st_ino) == (fcntl.LOCK_EX, file.parent.stat().st_ino)
+        assert (how, os.fstat(fd).st_ino) == (fcntl.LOCK_EX | fcntl.LOCK_NB, file.parent.stat().st_ino)
         write(str(file), Contexts().with_context("prod", PROD))
 
     monkeypatch.setattr(fcntl, "flock", flock)
@@ -65,6 +66,20 @@ def test_a_change_waits_for_another_and_keeps_what_that_has_written(
     assert (before, after) == (Contexts("prod", {"prod": PROD}), TWO)
     assert read(str(file)) == TWO
     assert [found.name for found in file.parent.iterdir()] == ["contexts.yaml"]
+
+
+def test_a_directory_that_somebody_keeps_locked_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contexts_file, "_PATIENCE_S", 0.0)
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        with pytest.raises(KctlError, match=f"another process has locked {tmp_path}, and nothing was changed"):
+            update(str(tmp_path / "contexts.yaml"), lambda contexts: contexts)
+    finally:
+        os.close(fd)
+    assert not list(tmp_path.iterdir())
 
 
 def test_nobody_else_changes_the_file_amid_a_change_that_fails(tmp_path: Path) -> None:
