@@ -247,7 +247,7 @@ class Supervisor:
         if self._stopping.is_set():
             return
         if self._is_misconfigured:
-            log.error("no broker can use its configuration; their own lines above say why")
+            log.error("no broker can use its configuration; the lines above say why")
             self._stopping.set()
             return
         self._take_no_more_without_room()
