@@ -35,7 +35,7 @@ from kafkad.controller.configs import ConfigAlterer
 from kafkad.controller.controller import Controller
 from kafkad.controller.entities import EntityAlterer
 from kafkad.controller.link import ClosableLink, CurrentController, LocalController
-from kafkad.controller.settings import Balance, ControllerSettings, TopicDefaults
+from kafkad.controller.settings import Balance, ControllerSettings, Patience, TopicDefaults
 from kafkad.log.batch_workers import BatchWorkers
 from kafkad.meta.znodes import Broker as Registration
 from kafkad.meta.znodes import Config as ConfigNode
@@ -276,7 +276,7 @@ def _controller(platform: Platform, identity: Identity, replicas: ReplicaManager
             listener=settings.config.inter_broker_listener,
             topics=lambda: _topic_defaults(settings.config),
             balance=_balance(settings.config) if platform.links is not None else None,
-            patience_ms=_patience_ms(platform, settings.config) if platform.links is not None else None,
+            patience=_patience(platform, settings.config) if platform.links is not None else None,
             left_alone=identity.left_alone,
             known_topic=identity.stored_topics.take,
             deletes_topics=lambda: settings.config.bool("delete.topic.enable"),
@@ -291,9 +291,8 @@ def _controller(platform: Platform, identity: Identity, replicas: ReplicaManager
     )
 
 
-def _patience_ms(platform: Platform, config: Config) -> float:
-    """How long a registered broker may be silent: longer than the session of a dead one lasts."""
-    return max(config.long("replica.lag.time.max.ms") / 2, platform.store.session_timeout_ms * 4 / 3)
+def _patience(platform: Platform, config: Config) -> Patience:
+    return Patience.of(config.long("replica.lag.time.max.ms"), platform.store.session_timeout_ms)
 
 
 def _channel(platform: Platform, identity: Identity, replicas: ReplicaManager, broker: BrokerInfo) -> Channel:

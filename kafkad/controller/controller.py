@@ -460,11 +460,11 @@ class Controller:
 
     async def _stand_aside(self, reason: CutOff) -> None:
         """Resigns, and gives the others time to elect one of them."""
-        assert self._settings.patience_ms is not None
+        assert self._settings.patience is not None
         log.error("broker %d resigns as controller, for it is cut off: %s", self._settings.broker, reason)
         await self._resign()
         self._unreached = reason.silent
-        self._aside_until_ms = self._clock.monotonic_ms() + self._settings.patience_ms
+        self._aside_until_ms = self._clock.monotonic_ms() + self._settings.patience.silent_ms
         self._queue.put_nowait(self._look)
 
     async def _stands_aside(self) -> bool:

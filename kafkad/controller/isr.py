@@ -18,7 +18,7 @@ class Isr:
     """The part of a controller's term that changes ISRs for leaders."""
 
     def __init__(self, active: ActiveController, hears: Callable[[int], bool]) -> None:
-        """`hears`: whether a broker answers this controller."""
+        """`hears`: whether this controller is not cut off, and not from this leader."""
         self._active = active
         self._state = active.state
         self._hears = hears
@@ -79,7 +79,7 @@ class Isr:
             )
         self._check_recovery(tp, wanted, state)
         self._check_members(tp, wanted, state)
-        self._check_alone(tp, wanted, state)
+        self._check_is_heard(tp, wanted, state)
         return None
 
     def _check_recovery(self, tp: TopicPartition, wanted: WantedIsr, state: PartitionState) -> None:
@@ -101,12 +101,12 @@ class Isr:
             ):
                 raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"Broker {member} cannot be in sync for {tp} now")
 
-    def _check_alone(self, tp: TopicPartition, wanted: WantedIsr, state: PartitionState) -> None:
-        """Kafka has no such check, and gives up no leader that is registered."""
-        if len(wanted.members) == 1 < len(state.isr) and not self._hears(state.leader):
+    def _check_is_heard(self, tp: TopicPartition, wanted: WantedIsr, state: PartitionState) -> None:
+        """Of who takes others out. Kafka has no such check, and gives up no leader that is registered."""
+        if not wanted.members.keys() >= set(state.isr) and not self._hears(state.leader):
             raise KafkaError(
                 ErrorCode.OPERATION_NOT_ATTEMPTED,
-                f"Broker {state.leader} may be the one that is cut off: it is not left alone in sync for {tp}",
+                f"Broker {state.leader} or this controller may be cut off from those that would leave the ISR of {tp}",
             )
 
     def _changed(self, leader: int, tp: TopicPartition, wanted: WantedIsr) -> PartitionState | None:

@@ -8,8 +8,9 @@ think that it leads, but its high watermark stands, for its followers have left 
 A controller that reaches less than half of the registered brokers, itself included, is cut off itself. It raises
 `CutOff` and has to leave the office to a broker that reaches more.
 
-A leader that is silent may have lost all its followers before it is given up. From a quarter of that time on it gets no
-ISR of itself alone: nobody else could lead then.
+Before that, who is cut off may be the leader that wants others out of an ISR, or this controller itself. So nobody is
+taken out of one for a leader that it does not hear, or while it does not hear half of all: whoever could lead in its
+place would be taken out.
 """
 
 from __future__ import annotations
@@ -20,15 +21,14 @@ from collections.abc import Callable, Iterable
 
 from kafkad.controller.active import ActiveController
 from kafkad.controller.brokers import Brokers
+from kafkad.controller.settings import Patience
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import BrokerInfo
 
 log = logging.getLogger(__name__)
 
-CHECKS = 8
-"""How often brokers are looked at, and idle ones sent something to answer, within the time they are given."""
 _DOUBTED = 2
-"""Checks without an answer after which a broker may be one that is cut off."""
+"""Checks without an answer after which a broker is not heard."""
 
 
 def is_minority(reached: int, registered: int) -> bool:
@@ -50,32 +50,33 @@ class Reachability:
     """The part of a controller's term that notices brokers which do not answer. `check` is called by a timer."""
 
     def __init__(
-        self, active: ActiveController, brokers: Brokers, patience_ms: float, on_return: Callable[[int], None]
+        self, active: ActiveController, brokers: Brokers, patience: Patience, on_return: Callable[[int], None]
     ) -> None:
         """`on_return` hears of a broker that answers again."""
-        self.interval_ms = patience_ms / CHECKS
+        self.interval_ms = patience.look_ms
         self._active = active
         self._state = active.state
         self._brokers = brokers
-        self._patience_ms = patience_ms
+        self._patience_ms = patience.silent_ms
         self._on_return = on_return
         self._checked_ms = self._awake_since_ms = active.parts.now_ms()
         self._greetings: dict[int, asyncio.Task[None]] = {}
-        self._heard_ms: dict[int, float] = {}
-        """When brokers last answered a greeting."""
+        self._heard_ms: dict[tuple[int, int], float] = {}
+        """When brokers last answered a greeting, by id and epoch."""
 
-    def hears(self, broker: int) -> bool:
-        """Whether it has answered in this term, and lately; of the controller's own broker, whether so many others have
-        that it is not cut off."""
+    def hears(self, leader: int) -> bool:
+        """Whether this controller hears half of all brokers, its own included, and this one among them: they have
+        answered in its term, and lately."""
         now_ms, own = self._active.parts.now_ms(), self._active.parts.settings.broker
-        if broker != own:
-            return self._answers(broker, now_ms)
-        heard = 1 + sum(self._answers(other, now_ms) for other in self._state.brokers.keys() - {own})
-        return not is_minority(heard, len(self._state.brokers) + len(self._state.unreachable))
+        heard = {own, *(broker for broker in self._state.brokers.keys() - {own} if self._answers(broker, now_ms))}
+        return leader in heard and not is_minority(len(heard), len(self._state.brokers) + len(self._state.unreachable))
 
     def _answers(self, broker: int, now_ms: float) -> bool:
-        within_ms = _DOUBTED * self.interval_ms
-        return self._active.has_answered(broker) and not self._is_silent(broker, now_ms, within_ms)
+        has_answered = self._active.has_answered(broker) or self._greeted_ms(broker) > 0
+        return has_answered and not self._is_silent(broker, now_ms, _DOUBTED * self.interval_ms)
+
+    def _greeted_ms(self, broker: int) -> float:
+        return self._heard_ms.get((broker, self._state.brokers[broker].epoch), 0)
 
     async def close(self) -> None:
         greetings = list(self._greetings.values())
@@ -111,14 +112,14 @@ class Reachability:
     async def _until_greeted(self, info: BrokerInfo) -> None:
         try:
             await self._active.greet(info, self._patience_ms)
-            self._heard_ms[info.id] = self._active.parts.now_ms()
+            self._heard_ms[info.id, info.epoch] = self._active.parts.now_ms()
         except (OSError, KafkaError):
             pass  # it is asked again at the next check
         finally:
             del self._greetings[info.id]
 
     def _is_silent(self, broker: int, now_ms: float, ms: float) -> bool:
-        heard_ms = max(self._awake_since_ms, self._heard_ms.get(broker, 0))
+        heard_ms = max(self._awake_since_ms, self._greeted_ms(broker))
         return min(self._active.unanswered_ms(broker), now_ms - heard_ms) >= ms
 
     async def _give_up(self, silent: list[int]) -> None:

@@ -99,8 +99,8 @@ class Term:
         self._checking: Timer | None = None
         self._deleting: Timer | None = None
         self._reachability: Reachability | None = None
-        if settings.patience_ms is not None:
-            self._reachability = Reachability(active, self.brokers, settings.patience_ms, self._answers_again)
+        if settings.patience is not None:
+            self._reachability = Reachability(active, self.brokers, settings.patience, self._answers_again)
         self.isr = Isr(active, lambda broker: self._reachability is None or self._reachability.hears(broker))
         self._watched: dict[str, TopicId] = {}
         """Topics that are known and whose nodes are watched, with their ids, for another topic of that name has another

@@ -45,7 +45,7 @@ refusals are asked again, for nothing has to come after them: the controller may
 behind, or this broker may not have heard of the topic's id."""
 _WHY = {
     ErrorCode.INELIGIBLE_REPLICA: "a follower that would join shuts down, has just started, or has its disk offline",
-    ErrorCode.OPERATION_NOT_ATTEMPTED: "the metadata store does not take it, or this broker may be the one cut off",
+    ErrorCode.OPERATION_NOT_ATTEMPTED: "the metadata store does not take it, or one of the two may be cut off",
     ErrorCode.FENCED_LEADER_EPOCH: "it has a later leader epoch",
     ErrorCode.INVALID_UPDATE_VERSION: "it has another ISR by now",
     ErrorCode.INVALID_REQUEST: "it has another leader",

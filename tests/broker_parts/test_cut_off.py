@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from kafkad.meta.znodes import Partition, Topic
 from kafkad.model import PartitionState
 from kafkad.names import TopicPartition
 from kafkad.net.client import LinkError
-from tests.broker_parts.several import MEMORY, Brokers
+from tests.broker_parts.several import MEMORY, Broker, Brokers
 
 A0, A1, A2 = (TopicPartition("a", index) for index in range(3))
 LAG_MS = 10_000
@@ -226,19 +226,28 @@ def test_brokers_that_have_much_to_do_are_not_taken_for_cut_off(three: Brokers) 
     three.until(lambda: converged(three), advance_ms=STEP_MS)
 
 
+SESSIONS = pytest.mark.parametrize("sessions", [0.6, 1.5, 4])
+"""In lag times."""
+
+
 @pytest.fixture
-def long_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers may be silent for 20 s, which is twice the lag time."""
-    monkeypatch.setattr(EmbeddedSession, "session_timeout_ms", 1.5 * LAG_MS)
+def session_ms(sessions: float, monkeypatch: pytest.MonkeyPatch) -> float:
+    monkeypatch.setattr(EmbeddedSession, "session_timeout_ms", sessions * LAG_MS)
+    return sessions * LAG_MS
 
 
-@pytest.mark.usefixtures("long_sessions")
+def record_for(brokers: Brokers, leader: int, tp: TopicPartition) -> None:
+    """That no follower gets any more, so that they lag."""
+    assert brokers.ended(brokers[leader].produce(tp, b"on the island", acks=1)).error_code == ErrorCode.NONE
+
+
+@SESSIONS
 @pytest.mark.parametrize("is_controller", [True, False])
 @pytest.mark.parametrize("both_ways", [True, False])
-def test_a_leader_that_is_cut_off_is_not_left_alone_in_sync(
-    request: pytest.FixtureRequest, is_controller: bool, both_ways: bool
+def test_a_leader_that_is_cut_off_takes_nobody_out_who_could_lead(
+    session_ms: float, request: pytest.FixtureRequest, is_controller: bool, both_ways: bool
 ) -> None:
-    """Where it can say what it wants before it is given up. Nobody could lead in its place then."""
+    """Where the lag time is over before it is given up, too."""
     three: Brokers = request.getfixturevalue("three")
     leader, tp, next_leader = (1, A0, 2) if is_controller else (3, A2, 1)
     others = {1, 2, 3} - {leader}
@@ -248,20 +257,69 @@ def test_a_leader_that_is_cut_off_is_not_left_alone_in_sync(
         three.cut_ways.update((other, leader) for other in others)
         three.cut_ways.update((leader, other) for other in others if is_controller)  # as its answers get lost
     began = three.clock.monotonic_ms()
+    record_for(three, leader, tp)
     three.until(lambda: state(three, tp).leader != leader, advance_ms=STEP_MS)
     assert (state(three, tp).leader, set(state(three, tp).isr)) == (next_leader, others)
-    assert three.clock.monotonic_ms() - began <= 5 * LAG_MS
+    assert three.clock.monotonic_ms() - began <= 2 * max(LAG_MS, session_ms * 5 / 3)
     acknowledged(three, next_leader, tp, b"without it")
     three.cut.clear()
     three.cut_ways.clear()
     three.until(lambda: converged(three), advance_ms=STEP_MS)
 
 
-def test_a_leader_that_the_controller_hears_may_be_left_alone_in_sync(three: Brokers) -> None:
+@SESSIONS
+@pytest.mark.parametrize("replicas", [(1, 2, 3), (1, 3), (2, 4, 1)])
+@pytest.mark.parametrize("phase_ms", [0, 1_300, 2_600])
+@pytest.mark.usefixtures("session_ms")
+def test_two_of_five_that_are_cut_off_together_take_nobody_out(
+    tmp_path: Path, replicas: tuple[int, ...], phase_ms: int
+) -> None:
+    """One of them is the controller, and the other one may be the next."""
+    five = Brokers(tmp_path, MEMORY, f"replica.lag.time.max.ms={LAG_MS}", "auto.leader.rebalance.enable=false")
+    five.start(1, 2, 3, 4, 5)
+    five.until(lambda: all(len(known(five, broker)) == 5 for broker in five.running), advance_ms=10)
+    five.create("a", replicas)
+    leader = replicas[0]
+    moved(five, phase_ms + STEP_MS)
+    acknowledged(five, leader, A0, b"before")
+    for broker in (1, 2):
+        cut(five, broker, 3, 4, 5)
+    record_for(five, leader, A0)
+    five.until(lambda: state(five, A0).leader not in (1, 2), advance_ms=STEP_MS)
+    assert state(five, A0).leader in (3, 4)
+    five.stop()
+
+
+def test_a_leader_that_the_controller_hears_takes_others_out(three: Brokers) -> None:
+    three.tamper = lost_from(3)
+    record_for(three, 3, A2)
+    three.until(lambda: state(three, A2).isr == (3,), advance_ms=STEP_MS)
+
+
+def lost_from(leader: int) -> Callable[[tuple[int, int], object], None]:
     def lose(ends: tuple[int, int], answer: object) -> None:
-        if ends[1] == 3:
+        if ends[1] == leader:
             raise LinkError("it is lost")
 
-    three.tamper = lose
-    assert three.ended(three[3].produce(A2, b"for nobody else", acks=1)).error_code == ErrorCode.NONE
-    three.until(lambda: state(three, A2).isr == (3,), advance_ms=STEP_MS)
+    return lose
+
+
+def test_brokers_that_are_busy_and_greet_are_heard(three: Brokers) -> None:
+    """They have to carry out the first LeaderAndIsr of a new controller, which has all their replicas."""
+    busy = [three[broker].parts.replicas._one_request for broker in (1, 3)]
+    for each in busy:
+        three.run(each.acquire())
+    three.run(three[1].session.expire())
+    three.until(lambda: three[2].parts.controller.active, advance_ms=STEP_MS)
+    three.tamper = lost_from(2)
+    record_for(three, 2, A1)
+    began = three.clock.monotonic_ms()
+    three.until(lambda: three.run(isr(three[2], A1)) == (2,), advance_ms=STEP_MS)
+    assert three.clock.monotonic_ms() - began <= 2 * LAG_MS
+    for each in busy:
+        each.release()
+
+
+async def isr(broker: Broker, tp: TopicPartition) -> tuple[int, ...]:
+    data, stat = await broker.session.get(Partition.path(*tp))
+    return Partition.decode(data, stat.version).isr

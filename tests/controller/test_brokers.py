@@ -16,6 +16,7 @@ from kafkad.controller.controller import Controller
 from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.controller.reachability import Reachability
 from kafkad.controller.registration import register
+from kafkad.controller.settings import Patience
 from kafkad.controller.state import DeletedTopics, PartitionEntry, TopicEntry
 from kafkad.controller.term import Term
 from kafkad.controller.topics import NewTopic
@@ -347,7 +348,7 @@ async def test_a_broker_that_was_given_up_may_return_though_nobody_could_be_elec
     term = cluster.controller._term
     assert term is not None
     returned: list[int] = []
-    reachability = Reachability(term.active, term.brokers, 60_000, returned.append)
+    reachability = Reachability(term.active, term.brokers, Patience(60_000, 7_500), returned.append)
     cluster[2].reachable.clear()
 
     async def refused(partitions: Iterable[TopicPartition]) -> None:
