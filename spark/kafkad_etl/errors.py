@@ -13,7 +13,7 @@ class EtlExit(IntEnum):
     FAILED = 1
     """The job failed while it ran, or a case of its tests failed."""
     USAGE = 2
-    """The job file, the command line or the SQL is wrong; nothing was started."""
+    """The job file, the command line or the SQL is wrong; nothing was written."""
     CLUSTER = 3
     """Unreachable, a topic is missing, or not authorised."""
     ENVIRONMENT = 4

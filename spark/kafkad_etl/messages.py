@@ -268,6 +268,7 @@ class Failed(Struct, frozen=True, tag="failed", kw_only=True):
 
     kind: Literal[
         "sql",
+        "setting",
         "schema",
         "registry",
         "store",

@@ -13,6 +13,7 @@ from kafkad_etl.messages import Failed
 
 Kind: TypeAlias = Literal[
     "sql",
+    "setting",
     "schema",
     "registry",
     "store",
@@ -68,6 +69,13 @@ RULES = (
         retriable=True,
         says="the object store is not responding",
         hint="nothing is lost: the next run completes the batch, or writes it again",
+    ),
+    Rule("setting", r"kafka\.common\.config\.ConfigException: (?!No resolvable bootstrap)"),
+    Rule(
+        "setting",
+        r"INVALID_CONF_VALUE|IllegalArgumentException: \S*spark\.\S+ should be \w+, but was"
+        r"|Illegal value for config key"
+        r"|Decimal scale \(\d+\) cannot be greater than precision",
     ),
     Rule("schema", r"a row lacks a property that the JSON Schema"),
     Rule("schema", r"a row does not fit the Protobuf message"),

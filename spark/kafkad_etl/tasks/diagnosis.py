@@ -24,6 +24,7 @@ from kctl.reach.session import Session
 
 _EXITS = {
     "sql": EtlExit.USAGE,
+    "setting": EtlExit.USAGE,
     "schema": EtlExit.DATA,
     "registry": EtlExit.CLUSTER,
     "store": EtlExit.CLUSTER,

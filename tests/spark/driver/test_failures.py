@@ -12,6 +12,8 @@ UNRESOLVED = (
 SYNTAX = (
     "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'FORM'. SQLSTATE: 42601 (line 1, pos 9)\n\n== SQL ==\nSELECT 1 FORM"
 )
+CONFIG = "org.apache.kafka.common.config.ConfigException"
+ILLEGAL = "java.lang.IllegalArgumentException"
 SDK = "software.amazon.awssdk"
 MEANWHILE = (
     "Runtime file filtering is not possible: the table has been concurrently modified. Row-level operation scan "
@@ -85,6 +87,23 @@ def test_an_overflow_is_one_of_a_timestamp_where_spark_reads_records() -> None:
             False,
         ),
         ("org.apache.kafka.common.errors.NotLeaderOrFollowerException", "moved", "spark", True),
+        (CONFIG, "Invalid value abc for configuration linger.ms: Not a number of type LONG", "setting", False),
+        (CONFIG, "No resolvable bootstrap urls given in bootstrap.servers", "spark", False),
+        (ILLEGAL, "spark.sql.shuffle.partitions should be int, but was abc", "setting", False),
+        (ILLEGAL, "spark.sql.ansi.enabled should be boolean, but was maybe", "setting", False),
+        ("java.lang.NumberFormatException", "Illegal value for config key spark.cores.max: For", "setting", False),
+        (
+            "org.apache.spark.SparkIllegalArgumentException",
+            "[INVALID_CONF_VALUE.TIME_ZONE] The value 'Mars/X' in the config is invalid. SQLSTATE: 22022",
+            "setting",
+            False,
+        ),
+        (
+            "org.apache.spark.sql.AnalysisException",
+            "Decimal scale (12) cannot be greater than precision (2).",
+            "setting",
+            False,
+        ),
         ("java.net.ConnectException", "Connection refused", "spark", True),
         ("java.lang.ArithmeticException", "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012", "spark", False),
     ],
