@@ -26,6 +26,9 @@ PRODUCER = {"linger.ms": "20", "compression.type": "lz4", "batch.size": "131072"
 """Producer defaults: a fifth of the requests that Kafka's own defaults cause, and more than twice the rows per
 second of CPU time."""
 
+PRECISION = 38
+"""The largest precision of a DECIMAL."""
+
 MANIFESTS, MERGES = "sink", "sink/merging"
 """Directories in a checkpoint with the manifests of batches and of merges."""
 MERGED = f"*-{'[0-9a-f]' * 8}-merged-{'[0-9]' * 4}.*"

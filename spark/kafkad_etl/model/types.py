@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from kafkad_etl.facts import PRECISION
 from kctl.errors import did_you_mean
 
 _SPARK = (
@@ -13,8 +14,9 @@ _SPARK = (
     *("string", "binary", "void", "variant"),
 )
 _SPARK_PATTERN = re.compile(
-    r"decimal(\(\s*\d+\s*,\s*-?\d+\s*\))?|(char|varchar)\(\s*\d+\s*\)|interval( \w+( to \w+)?)?|timestamp_ltz"
+    r"decimal(\(\s*\d{1,9}\s*,\s*-?\d{1,9}\s*\))?|(char|varchar)\(\s*\d+\s*\)|interval( \w+( to \w+)?)?|timestamp_ltz"
 )
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,9})\s*,\s*(-?\d{1,9})\s*\)")
 _AVRO = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _AVRO_NAMED = ("record", "error", "enum", "fixed")
 
@@ -24,6 +26,8 @@ def of_spark(document: Any, path: str = "") -> Iterator[str]:
     if isinstance(document, str):
         if document not in _SPARK and not _SPARK_PATTERN.fullmatch(document):
             yield _unknown(path, document, _SPARK)
+        elif (decimal := _DECIMAL.fullmatch(document)) and not int(decimal[2]) <= int(decimal[1]) <= PRECISION:
+            yield f"{path or 'the schema'}: {document} is impossible; scale <= precision <= {PRECISION}"
         return
     kind = document.get("type") if isinstance(document, dict) else None
     if kind == "struct" and isinstance(document.get("fields"), list):

@@ -17,7 +17,7 @@ TAKEN = {
     "`a b` INT, `c``d` STRING, 1a INT, _ INT": ["a b", "c`d", "1a", "_"],
     "select INT, from STRING, not INT, comment STRING COMMENT 'c'": ["select", "from", "not", "comment"],
     "a INT -- one\n, b /* two, */ INT": ["a", "b"],
-    "a DECIMAL, b DECIMAL(10), c DEC(12,2), d NUMERIC ( 3 , 1 )": ["a", "b", "c", "d"],
+    "a DECIMAL, b DECIMAL(38), c DEC(012,2), d NUMERIC ( 3 , 1 )": ["a", "b", "c", "d"],
     "a CHAR(3), b CHARACTER(2), c VARCHAR(10)": ["a", "b", "c"],
     "a BOOLEAN, b TINYINT, c BYTE, d SMALLINT, e SHORT, f INT, g INTEGER, h LONG, i FLOAT, j REAL": list("abcdefghij"),
     "a DOUBLE, b DATE, c TIMESTAMP, d TIMESTAMP_NTZ, e TIMESTAMP_LTZ, f BINARY, g VOID, h VARIANT": list("abcdefgh"),
@@ -47,7 +47,11 @@ REFUSED = {
     "a CHAR": (1, 7),
     "a CHAR(1,2)": (1, 9),
     "a DECIMAL(x)": (1, 11),
-    "a DECIMAL(1,2,3)": (1, 14),
+    "a DECIMAL(2,1,3)": (1, 14),
+    "a DECIMAL(39)": (1, 11),
+    "a DECIMAL(99,2)": (1, 11),
+    "a DECIMAL(2,12)": (1, 13),
+    "a VARCHAR(99999999999)": (1, 11),
     "a INTERVAL DAY TO HOUR TO SECOND": (1, 24),
     "a INTERVAL SECOND TO DAY": (1, 19),
     "a INTERVAL YEAR DAY": (1, 17),
@@ -88,6 +92,9 @@ def test_what_is_wrong_is_named() -> None:
     with pytest.raises(Unparsed, match=r'^cannot be parsed near "BIGNT"$') as refused:
         columns_of_ddl("a INT, b BIGNT")
     assert refused.value.hints == ('did you mean "BIGINT" or "INT"?',)
+    with pytest.raises(Unparsed, match=r'^cannot be parsed near "12"$') as refused:
+        columns_of_ddl("a DECIMAL(2,12)")
+    assert refused.value.hints == ("the scale is at most the precision, 2",)
     with pytest.raises(Unparsed, match="it ends too early"):
         columns_of_ddl("a ARRAY<INT")
     with pytest.raises(Unparsed, match="nested too deeply"):

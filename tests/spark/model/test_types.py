@@ -47,6 +47,8 @@ def test_types_that_are_known() -> None:
         (of_spark(struct(id="bigint")), 'id: unknown type "bigint"'),
         (of_spark(struct(id="lnog")), 'id: unknown type "lnog"; did you mean "long"?'),
         (of_spark(struct(a={"type": "array", "elementType": "text"})), 'a[]: unknown type "text"'),
+        (of_spark(struct(a="decimal(99,2)")), "a: decimal(99,2) is impossible; scale <= precision <= 38"),
+        (of_spark(struct(a="decimal(2,12)")), "a: decimal(2,12) is impossible"),
         (of_spark(struct(a={"type": "list"})), 'a: unknown type "list"'),
         (of_spark({"type": "struct", "fields": [{"type": "long"}]}), "the schema has a field without a name"),
         (of_avro(record("R", id="strnig")), 'id: unknown type "strnig"; did you mean "string"?'),

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kafkad_etl.facts import PRECISION
 from kafkad_etl.model.sql.terms import NESTED, Columns, Unparsed
 from kctl.errors import did_you_mean
 
@@ -26,6 +27,7 @@ _SIMPLE = (
     *("BOOLEAN", "BYTE", "TINYINT", "SHORT", "SMALLINT", "INT", "INTEGER", "LONG", "BIGINT", "FLOAT", "REAL", "DOUBLE"),
     *("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "STRING", "BINARY", "VOID", "VARIANT"),
 )
+_LARGEST = 2**31 - 1
 _UNITS = (("YEAR", "MONTH"), ("DAY", "HOUR", "MINUTE", "SECOND"))
 """Units of an INTERVAL, which may range from one TO a later one in the same group."""
 
@@ -115,10 +117,10 @@ class _Reader:
         if name in NESTED:
             self._nested(name)
         elif name in _SIZED:
-            self._sizes(most=1)
+            self._size(_LARGEST)
         elif name in _DECIMALS:
             if self._token.text == "(":
-                self._sizes(most=2)
+                self._decimal()
         elif name == "INTERVAL":
             self._interval()
         elif name not in _SIMPLE:
@@ -139,13 +141,25 @@ class _Reader:
             self._type()
         self.need("sign", ">")
 
-    def _sizes(self, most: int) -> None:
-        """Sizes in parentheses; whether they make sense is left to Spark."""
+    def _size(self, most: int) -> None:
         self.need("sign", "(")
-        self.need("number")
-        if most > 1 and self.takes(","):
-            self.need("number")
+        self._number(most, "at most")
         self.need("sign", ")")
+
+    def _decimal(self) -> None:
+        """A precision and a scale in parentheses."""
+        self.need("sign", "(")
+        precision = self._number(PRECISION, "DECIMAL has a precision of at most")
+        if self.takes(","):
+            self._number(precision, "the scale is at most the precision,")
+        self.need("sign", ")")
+
+    def _number(self, most: int, hint: str) -> int:
+        token = self._token
+        text = self.need("number").lstrip("0") or "0"
+        if len(text) > len(str(most)) or int(text) > most:
+            raise self._wrong(token.at, token.text, f"{hint} {most}")
+        return int(text)
 
     def _interval(self) -> None:
         units = next((units for units in _UNITS if self._token.text.upper() in units), ())
