@@ -57,6 +57,8 @@ _UNITS = {
     **dict.fromkeys(("d", "day", "days"), 86_400_000),
     **dict.fromkeys(("w", "week", "weeks"), 604_800_000),
 }
+_SHIFTS = {"": 20, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+"""Units of sizes, as powers of two."""
 _DURATION = re.compile(r"(\d+)\s*([a-z]+)\s*")
 
 
@@ -69,6 +71,14 @@ def duration_ms(text: str) -> int:
         return sum(int(count) * _UNITS[unit] for count, unit in parts)
     except KeyError:
         raise ValueError(f'"{text}" is not a duration') from None
+
+
+def heap_bytes(text: str) -> int:
+    """Parses a heap size as Spark does: 700m, 1g; a bare number is in MiB. Raises ValueError for anything else."""
+    match = re.fullmatch(r"([0-9]{1,18})([bkmgt]?)b?", text.strip().lower())
+    if match is None:
+        raise ValueError(f'"{text}" is not a size')
+    return int(match[1]) << _SHIFTS[match[2]]
 
 
 def is_like_a_time(position: str) -> bool:

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+_INT, _SHORT = 2**31 - 1, 2**15 - 1
+"""The largest int and short of Java."""
 Scalar: TypeAlias = str | int | float | bool
 Offsets: TypeAlias = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
@@ -91,11 +93,15 @@ class Source(Key, frozen=True):
     ] = "fail"
     rows_per_batch: Annotated[int, Meta(ge=1, description="Maximum number of offsets in one micro-batch.")] = 200_000
     min_partitions: Annotated[
-        int, Meta(ge=0, description="Minimum number of tasks to read with; 0: one per partition.")
+        int, Meta(ge=0, le=_INT, description="Minimum number of tasks to read with; 0: one per partition.")
     ] = 0
     poll_records: Annotated[
         int,
-        Meta(ge=1, description="max.poll.records; Kafka's default of 500 costs two ListOffsets requests per 500 rows."),
+        Meta(
+            ge=1,
+            le=_INT,
+            description="max.poll.records; Kafka's default of 500 costs two ListOffsets requests per 500 rows.",
+        ),
     ] = 20_000
     headers: Annotated[bool, Meta(description="Whether the view `source` has a column `_headers`.")] = False
 
@@ -250,8 +256,10 @@ class Transform(Key, frozen=True):
 
 
 class Create(Key, frozen=True):
-    partitions: Annotated[int, Meta(ge=1, description="Number of partitions.")]
-    replication: Annotated[int, Meta(ge=-1, description="Replication factor; -1: the cluster's default.")] = -1
+    partitions: Annotated[int, Meta(ge=1, le=_INT, description="Number of partitions.")]
+    replication: Annotated[
+        int, Meta(ge=-1, le=_SHORT, description="Replication factor; -1: the cluster's default.")
+    ] = -1
     config: Annotated[dict[str, Scalar], Meta(description="Topic settings.")] = {}
 
 
@@ -315,7 +323,7 @@ class JdbcSink(Key, frozen=True):
         Literal["append", "upsert"], Meta(description="upsert: a row replaces the one with the same `keys`.")
     ] = "append"
     keys: Annotated[tuple[str, ...], Meta(description="upsert: the columns of a unique index.")] = ()
-    batch: Annotated[int, Meta(ge=1, description="Rows per statement.")] = 1000
+    batch: Annotated[int, Meta(ge=1, le=_INT, description="Rows per statement.")] = 1000
     options: Annotated[dict[str, Scalar], Meta(description="Options for Spark's JDBC writer.")] = {}
 
 
@@ -355,7 +363,7 @@ class IcebergSink(Key, frozen=True):
 
 
 class ConsoleSink(Key, frozen=True):
-    limit: Annotated[int, Meta(ge=1, description="Maximum number of rows to show per batch.")] = 20
+    limit: Annotated[int, Meta(ge=1, le=_INT, description="Maximum number of rows to show per batch.")] = 20
     vertical: Annotated[bool, Meta(description="Show one line per column.")] = False
 
 

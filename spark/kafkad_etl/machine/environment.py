@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import S3A, local_path
+from kafkad_etl.facts import S3A, heap_bytes, local_path
 from kafkad_etl.job import Job
 from kafkad_etl.machine import class_archive, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
@@ -224,15 +224,12 @@ def _memory() -> tuple[int | None, int | None]:
     return min(memory, limit), max(min(available, limit - used), 0)
 
 
-_UNITS = {"": MB, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-
-
 def size_of(text: str, key: str = "spark.driver_memory") -> int:
-    """Parses a heap size as Spark does: 700m, 1g; a bare number is in MiB."""
-    match = re.fullmatch(r"(\d+)([bkmgt]?)b?", text.strip().lower())
-    if match is None:
-        raise EtlError(f'{key} "{text}" is not a size; use a value such as 700m or 2g', EtlExit.USAGE)
-    return int(match[1]) * _UNITS[match[2]]
+    """The bytes of a heap size; `key` gave it."""
+    try:
+        return heap_bytes(text)
+    except ValueError as error:
+        raise EtlError(f"{key} {error}; use a value such as 700m or 2g", EtlExit.USAGE) from error
 
 
 def _free_bytes(directory: Path) -> int:

@@ -255,6 +255,13 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (["run.stop_after.idle=5s"], "run.stop_after.idle: mode available-now stops by itself"),
         (["run.listen=9464"], 'run.listen: "9464" is not host:port'),
         (["spark.master=mesos://a"], 'spark.master: "mesos://a" is not a Spark master'),
+        (["spark.master=local[0]"], 'spark.master: "local[0]" is not a Spark master'),
+        (["spark.master='local[2,99999999999]'"], "is not a Spark master"),
+        (["spark.driver_memory='1024'"], 'spark.driver_memory: "1024" is not a size'),
+        (["spark.driver_memory=10m"], "spark.driver_memory: Spark needs at least 450m"),
+        (["spark.executor_memory=449M"], "spark.executor_memory: Spark needs at least 450m"),
+        (["source={topics: [a], min_partitions: 2147483648}"], "min_partitions: must be at most 2147483647"),
+        ([EXACTLY % ", create: {partitions: 1, replication: 32768}"], "replication: must be at most 32767"),
         (["spark.driver_memory=lots"], 'spark.driver_memory: "lots" is not a size'),
         (["spark.conf.sql.a=1"], "spark.conf.sql.a: Spark's settings start with spark."),
         (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kafkad_etl.facts import duration_ms, has_s3_paths, is_streaming, paths_of
+from kafkad_etl.facts import duration_ms, has_s3_paths, heap_bytes, is_streaming, paths_of
 from kafkad_etl.job import S3, Job, Spark
 from kafkad_etl.model.document import Mistake
 from kafkad_etl.model.rules.clients import is_address
 from kafkad_etl.model.rules.rows import duration
 
-_MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?|yarn|(spark|k8s)://.+")
+_MASTER = re.compile(r"local(\[(\*|0*[1-9]\d{0,8})(,\s*\d{1,9})?\])?|yarn|(spark|k8s)://.+")
 _OWN_KEYS = {
     "spark.master": "spark.master",
     "spark.app.name": "name",
@@ -19,7 +19,10 @@ _OWN_KEYS = {
     "spark.executor.memory": "spark.executor_memory",
 }
 """Settings that spark-submit takes from options of its own, and the keys that give it these."""
-_MEMORY = re.compile(r"\d+[kmgt]b?", re.IGNORECASE)
+_MEMORY = re.compile(r"[0-9]{1,9}[kmgt]b?", re.IGNORECASE)
+"""The JVM wants a unit."""
+_LEAST_HEAP = 450 << 20
+"""Spark refuses a smaller one: it wants half as much again as the 300 MB that it sets aside."""
 
 
 def mistakes(job: Job) -> Iterator[Mistake]:
@@ -75,10 +78,11 @@ def _spark(spark: Spark) -> Iterator[Mistake]:
             "spark.master", f'"{spark.master}" is not a Spark master', ("local[*], yarn, k8s://…, spark://…",)
         )
     for name in ("driver_memory", "executor_memory"):
-        if not _MEMORY.fullmatch(getattr(spark, name)):
-            yield Mistake(
-                f"spark.{name}", f'"{getattr(spark, name)}" is not a size', ("use a value such as 512m or 4g",)
-            )
+        size, hint = getattr(spark, name), "use a value such as 700m or 4g"
+        if not _MEMORY.fullmatch(size):
+            yield Mistake(f"spark.{name}", f'"{size}" is not a size', (hint,))
+        elif heap_bytes(size) < _LEAST_HEAP:
+            yield Mistake(f"spark.{name}", "Spark needs at least 450m", (hint,))
     yield from _conf(spark)
 
 
