@@ -1,4 +1,4 @@
-"""Reports what `sql` finds in a job, with places in its file."""
+"""Reports what `sql` finds in a job, and settings that nothing takes, with places in its file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kafkad_etl.job import Job, Transform
 from kafkad_etl.model.effective import Effective
 from kafkad_etl.model.loading import JobError, Loaded, masked
+from kafkad_etl.model.rules.clients import unknown
 
 if TYPE_CHECKING:
     from kafkad_etl.model.sql import Finding
@@ -16,11 +17,7 @@ if TYPE_CHECKING:
 def inspect(loaded: Loaded, effective: Effective, *, strict: bool = False, trusts: bool = False) -> list[str]:
     """Returns warnings. Raises JobError for definite mistakes and, if `strict`, for those only Spark could decide.
     With `trusts`, all are left to Spark."""
-    if not _has_sql(effective.job):
-        return []
-    from kafkad_etl.model.sql import findings
-
-    found = findings(effective)
+    found = [*_ignored(effective.job), *_of_sql(effective)]
     levels = () if trusts else ("wrong", "doubt") if strict else ("wrong",)
     refused = [finding for finding in found if finding.level in levels]
     lines = {
@@ -30,6 +27,21 @@ def inspect(loaded: Loaded, effective: Effective, *, strict: bool = False, trust
     if refused:
         raise JobError(loaded.path, [lines[finding] for finding in refused])
     return list(lines.values())
+
+
+def _ignored(job: Job) -> Iterator[Finding]:
+    from kafkad_etl.model.sql.terms import Finding
+
+    for note in unknown(job):
+        yield Finding("note", note.path, note.text, note.hints)
+
+
+def _of_sql(effective: Effective) -> list[Finding]:
+    if not _has_sql(effective.job):
+        return []
+    from kafkad_etl.model.sql import findings
+
+    return findings(effective)
 
 
 def _has_sql(job: Job) -> bool:

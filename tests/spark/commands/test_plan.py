@@ -28,7 +28,7 @@ value:
 transform: {{sql: SELECT id FROM source}}
 sink:
   type: topic
-  topic: {{topic: {topic}-out, create: {{partitions: 3}}, options: {{client.rack: "${{env:RACK}}"}}}}
+  topic: {{topic: {topic}-out, create: {{partitions: 3}}, options: {{client.id: "${{env:RACK}}"}}}}
 """
 
 Approved = Callable[[str, str], None]
@@ -76,7 +76,7 @@ def test_a_plan_for_programs(kctl: Kctl, place: Place) -> None:
     assert (item["mode"], item["rows"], item["checkpoint"]) == ("batch", 40, None)
     assert item["partitions"][1] == {"topic": place.topic, "partition": 1, "from": 0, "to": 10, "rows": 10}
     assert item["creates"] == [f"{place.topic}-out"]
-    assert item["effective"]["sink"]["topic"]["options"] == {"client.rack": "****"}
+    assert item["effective"]["sink"]["topic"]["options"] == {"client.id": "****"}
     assert item["spark_submit"][0].endswith("bin/spark-submit")
     assert "hush" not in ran.out
 

@@ -70,6 +70,11 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
             ["sink={type: topic, topic: {topic: out, options: {key.serializer: x}}}"],
             "sink.topic.options.key.serializer: cannot be set here",
         ),
+        (["kafka.options.fetch.max.bytes=abc"], 'fetch.max.bytes: must be a whole number, not "abc"'),
+        (["kafka.options.fetch.max.bytes=2147483648"], "fetch.max.bytes: must be from 0 to 2147483647"),
+        (["kafka.options.check.crcs=1"], 'check.crcs: must be true or false, not "1"'),
+        ([EXACTLY % ", options: {linger.ms: 1.5}"], 'options.linger.ms: must be a whole number, not "1.5"'),
+        ([EXACTLY % ", options: {compression.type: zstdd}"], '"zstdd" is not one of none, gzip, snappy, lz4, zstd'),
         # rows
         (["value.format=json"], "value: json needs a `schema`"),
         (["value.format=avro"], "value: avro needs a `schema` or a `registry`"),

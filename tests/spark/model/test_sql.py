@@ -261,6 +261,16 @@ def test_a_job_without_schema_and_sql_is_looked_at_for_what_its_topic_needs() ->
         inspect(job, effective(job))
 
 
+def test_settings_that_kafkas_clients_do_not_have_are_warned_of() -> None:
+    options = "kafka={options: {fetch.max.byte: 3, fetch.max.bytes: 3, client.rack: a, check.crcs: true}}"
+    job = loaded(sets=[options, TOPIC % ", options: {linger.sm: 3, linger.ms: '5', check.crcs: true}"])
+    ours, theirs, consumers = inspect(job, effective(job))
+    assert "kafka.options.fetch.max.byte: Kafka's clients will ignore it: there is no such setting" in ours
+    assert 'did you mean "fetch.max.bytes"' in ours
+    assert "sink.topic.options.linger.sm: Kafka's producer will ignore it" in theirs and '"linger.ms"' in theirs
+    assert "sink.topic.options.check.crcs: Kafka's producer will ignore it" in consumers
+
+
 def test_columns_left_out_by_except_are_gone() -> None:
     assert found("SELECT * EXCEPT (ts) FROM source", TOPIC % ", key: ts")[0].path == "sink.topic.key"
 

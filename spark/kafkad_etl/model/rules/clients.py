@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from kafkad_etl.job import Job, Kafka, Scalar, Security
+from kafkad_etl.model import client_settings
 from kafkad_etl.model.document import Mistake
+from kctl.errors import did_you_mean
 
 _CHECKPOINT = "the checkpoint, not a group, decides what is read next"
 _BYTES = "`key` and `value` define how bytes are decoded and encoded"
@@ -41,11 +43,31 @@ def mistakes(job: Job) -> Iterator[Mistake]:
 
 
 def options(given: Mapping[str, Scalar], path: str) -> Iterator[Mistake]:
-    for name in given:
+    for name, value in given.items():
         if name in _REFUSED:
             yield Mistake(f"{path}.{name}", "cannot be set here", (_REFUSED[name],))
         elif name.startswith("kafka."):
             yield Mistake(f"{path}.{name}", "must not have Spark's prefix here", (f"write {name[6:]}",))
+        elif wrong := client_settings.fault(client_settings.CLIENT.get(name), value):
+            yield Mistake(f"{path}.{name}", wrong)
+
+
+def unknown(job: Job) -> Iterator[Mistake]:
+    """Settings that Kafka's clients do not have and ignore, unless a plugin of theirs takes them."""
+    yield from _unknown(job.kafka.options, "kafka.options", client_settings.CLIENT)
+    sink = job.sink.topic
+    if sink is not None:
+        yield from _unknown(sink.options, "sink.topic.options", client_settings.PRODUCER)
+        if sink.kafka is not None:
+            yield from _unknown(sink.kafka.options, "sink.topic.kafka.options", client_settings.CLIENT)
+
+
+def _unknown(given: Mapping[str, Scalar], path: str, known: Collection[str]) -> Iterator[Mistake]:
+    who = "producer" if known is client_settings.PRODUCER else "clients"
+    for name in given:
+        if name not in known:
+            text = f"Kafka's {who} will ignore it: there is no such setting"
+            yield Mistake(f"{path}.{name}", text, did_you_mean(name, tuple(known)))
 
 
 def _kafka(kafka: Kafka, path: str) -> Iterator[Mistake]:
