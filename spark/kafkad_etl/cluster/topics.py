@@ -74,8 +74,9 @@ def partitions_of(source: Source, topics: dict[str, Topic]) -> list[TopicPartiti
             if partition not in topic.partitions:
                 last = len(topic.partitions) - 1
                 raise EtlError(
-                    f'source.partitions: topic "{topic.name}" has no partition {partition}',
+                    f'topic "{topic.name}" has no partition {partition}',
                     EtlExit.CLUSTER,
+                    key=f"source.partitions.{topic.name}",
                     hints=(f"it has partitions 0-{last}" if last else "it has only partition 0",),
                 )
             found.append(TopicPartition(topic.name, partition))
@@ -88,15 +89,17 @@ def matching(pattern: str, names: Iterable[str], host: str) -> list[str]:
         expression = re.compile(pattern)
     except re.error as error:
         raise EtlError(
-            f'source.pattern: "{pattern}" is not a regular expression: {error}',
+            f'"{pattern}" is not a regular expression: {error}',
             EtlExit.USAGE,
+            key="source.pattern",
             hints=("for all topics that begin with orders-: orders-.*",),
         ) from None
     names = sorted(names)
     found = [name for name in names if expression.fullmatch(name)]
     if not found:
         close = did_you_mean(pattern, names)
-        raise EtlError(f'source.pattern: no topic on {host} matches "{pattern}"', EtlExit.CLUSTER, hints=close)
+        text = f'no topic on {host} matches "{pattern}"'
+        raise EtlError(text, EtlExit.CLUSTER, hints=close, key="source.pattern")
     return found
 
 

@@ -117,7 +117,12 @@ def outlook(job: Job, java_home: str = "", environ: Mapping[str, str] | None = N
 
 
 def missing_jars(job: Job, environ: Mapping[str, str] = os.environ) -> Iterator[EtlError]:
-    """Errors for jars that a run would not download by itself."""
+    """Errors for jars that the job names, and for those that a run would not download by itself."""
+    for name in own_jars(job):
+        try:
+            _own_jar(name)
+        except EtlError as error:
+            yield error
     spark = found_or_assumed()
     yield from jars.missing_sets(sets_needed(job, spark, environ), spark.version, cache_directory(environ) / "jars")
 

@@ -20,6 +20,7 @@ from kafkad_etl.cluster.topics import (
     java_pattern,
     lost_sight,
     matching,
+    partitions_of,
     sources,
     writable,
 )
@@ -171,8 +172,16 @@ def test_a_pattern_is_of_whole_names() -> None:
     assert java_pattern("a|b") == "^(?:a|b)$"
     with pytest.raises(EtlError) as refused:
         matching("order", ["orders"], "h:1")
-    assert refused.value.what == 'source.pattern: no topic on h:1 matches "order"'
+    refused.value.locate(lambda key: f"orders.yaml:3 {key}")
+    assert refused.value.what == 'orders.yaml:3 source.pattern: no topic on h:1 matches "order"'
     assert refused.value.hints == ('did you mean "orders"?',)
+
+
+def test_a_partition_that_is_not_there_is_told_with_its_place() -> None:
+    with pytest.raises(EtlError) as refused:
+        partitions_of(Source(partitions={"orders": (0, 7)}), {"orders": Topic("orders", (0, 1))})
+    refused.value.locate(lambda key: f"orders.yaml:3 {key}")
+    assert refused.value.what == 'orders.yaml:3 source.partitions.orders: topic "orders" has no partition 7'
 
 
 def test_records_are_as_large_as_their_logs_say() -> None:

@@ -7,7 +7,7 @@ import pytest
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import JdbcSink, Job, Sink, Source, Spark
 from kafkad_etl.machine import spark_home
-from kafkad_etl.machine.environment import MB, Machine, own_jars, room, size_of
+from kafkad_etl.machine.environment import MB, Machine, missing_jars, own_jars, room, size_of
 from tests.spark.conftest import SparkReady
 
 LARGE = Machine(16_000 * MB, 12_000 * MB, 50_000 * MB)
@@ -41,6 +41,12 @@ def test_a_disk_that_is_full_is_refused_and_one_that_is_nearly_full_is_told() ->
 )
 def test_sizes_are_those_of_spark(text: str, size: int) -> None:
     assert size_of(text) == size
+
+
+def test_a_jar_that_a_job_names_and_that_is_not_there_is_missing() -> None:
+    sink = Sink(type="none")
+    job = Job(version=1, name="try", source=Source(topics=("x",)), sink=sink, spark=Spark(jars=("nope.jar",)))
+    assert "nope.jar: no such jar" in next(missing_jars(job)).what
 
 
 def test_what_is_no_size() -> None:
