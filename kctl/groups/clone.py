@@ -10,7 +10,7 @@ from kctl.command.cluster_names import group_names, topic_names
 from kctl.command.paths import undo_dir_option
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.groups.offset_changes import inactive, of_known_type, read_commits
+from kctl.groups.offset_changes import inactive, read_commits
 from kctl.groups.offset_plan import COLUMNS, Wanted, carry_out, plan_all
 from kctl.groups.reset_offsets import offsets_of
 from kctl.groups.targets import GIVEN, Target, committed_in
@@ -40,7 +40,7 @@ def clone_group(session: Session, source: str, copy: str, topics: tuple[str, ...
     """
     if source == copy:
         raise KctlError("a group cannot be cloned to itself", exit_code=Exit.USAGE)
-    of_known_type(inactive(session, [copy]).values())
+    inactive(session, [copy])
     given = offsets_of(session, source)
     missing: list[KctlError] = []
     if topics:

@@ -15,7 +15,7 @@ from kctl.command.cluster_names import group_names
 from kctl.command.paths import undo_dir_option
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.groups.group import DEAD, described_groups
+from kctl.groups.group import DEAD, described_groups, no_commits
 from kctl.groups.group_lag import chosen_groups, lags_of_groups, note_silent
 from kctl.groups.offset_changes import active_error, read_commits, save_undo, undo_command, undo_told
 from kctl.groups.partition_lag import total
@@ -48,6 +48,8 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
     found = chosen_groups(session, chosen)
     note_silent(session, found.silent)
     group_lags, errors = lags_of_groups(session, found)
+    errors += [no_commits(group_lag.group) for group_lag in group_lags.values() if not group_lag.group.commits]
+    group_lags = {name: group_lag for name, group_lag in group_lags.items() if group_lag.group.commits}
     active = [group_lag.group for group_lag in group_lags.values() if group_lag.group.is_active]
     errors += [active_error(group, bound="it can be deleted") for group in active]
     rows = [

@@ -19,6 +19,7 @@ from kctl.groups.group import REBALANCING, Group, labels
 from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, missed_groups, note_unknown, with_unread
 from kctl.groups.history import History, read_histories
 from kctl.groups.members import MEMBER_COLUMNS, member_rows
+from kctl.groups.other_protocols import with_other_protocols
 from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
 from kctl.groups.record_times import Place, times_of
 from kctl.reach.offsets import EARLIEST, MAX_TIMESTAMP, OffsetAt, offsets_at
@@ -90,7 +91,8 @@ def describe_groups(
     """
     found = chosen_groups(session, chosen)
     group_lags, errors = lags_of_groups(session, found)
-    errors += missed_groups(session, found.silent)
+    group_lags, unseen = with_other_protocols(session, group_lags)
+    errors += unseen + missed_groups(session, found.silent)
     note_unknown(session, group_lags)
     if all_partitions:
         group_lags = with_unread(session, group_lags)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.errors import KctlError, failure
+from kctl.errors import Exit, KctlError, failure
 from kctl.groups.subscriptions import CONSUMER, assigned_partitions, subscribed_topics, subscription_format
 from kctl.reach.session import GROUP
 
@@ -98,10 +98,26 @@ def listed_groups(session: Session) -> tuple[dict[str, Listed], list[KctlError]]
     return dict(sorted(found.items())), silent + unlisted
 
 
+def as_listed(told: Listed) -> Group:
+    """What is known of a group without its members."""
+    return Group(told.name, told.state, told.type, coordinator=told.coordinator, protocol_type=told.protocol_type)
+
+
+def no_commits(group: Group | Listed) -> KctlError:
+    """Why nothing can be done to the offsets of a share group."""
+    hint = f"Kafka's kafka-share-groups.sh changes where it stands, and deletes it: --group {group.name}"
+    return KctlError(
+        f'group "{group.name}" is a {group.type} group, which commits no offsets',
+        exit_code=Exit.REFUSED,
+        hints=(hint,),
+    )
+
+
 def described_groups(session: Session, names: Iterable[str]) -> dict[str, Group | KctlError]:
     """Each with its members; a group that is not there is Dead, as old brokers say it.
 
-    A coordinator answers only for groups of the type that it is asked about, and says nothing else of the others.
+    A coordinator answers only for groups of the type that it is asked about, and says nothing else of the others: of
+    other types it is known what the list of groups says.
     """
     names = list(names)
     found: dict[str, Group | KctlError] = dict(session.ask_coordinators(names, _classic_request, _classic))
@@ -109,6 +125,11 @@ def described_groups(session: Session, names: Iterable[str]) -> dict[str, Group 
     if elsewhere and _serves_new(session):
         new = session.ask_coordinators(elsewhere, _new_request, _new)
         found |= {name: group for name, group in new.items() if isinstance(group, Group) and group.state != DEAD}
+    dead = [name for name, group in found.items() if isinstance(group, Group) and group.state == DEAD]
+    if dead and _has_other_types(session):
+        listed, _ = listed_groups(session)
+        others = [listed[name] for name in dead if name in listed and listed[name].type not in (CLASSIC, NEW)]
+        found |= {each.name: as_listed(each) for each in others}
     places = session.coordinators(names)
     return {name: _placed(group, places[name]) for name, group in found.items()}
 
@@ -123,6 +144,13 @@ def _serves_new(session: Session) -> bool:
     from kafkad.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
     return session.version_of(ConsumerGroupDescribeRequest) is not None
+
+
+def _has_other_types(session: Session) -> bool:
+    from kafkad.wire.messages.share_group_describe import ShareGroupDescribeRequest
+    from kafkad.wire.messages.streams_group_describe import StreamsGroupDescribeRequest
+
+    return any(session.version_of(api) is not None for api in (ShareGroupDescribeRequest, StreamsGroupDescribeRequest))
 
 
 def _classic_request(names: list[str]) -> DescribeGroupsRequest:

@@ -9,7 +9,19 @@ from kafkad.names import TopicPartition
 from kctl.command.choosing import Choice, all_unknown
 from kctl.errors import Exit, KctlError
 from kctl.groups.committed import Commits, committed
-from kctl.groups.group import CLASSIC, DEAD, EMPTY, NEW, Group, Listed, described_groups, listed_groups
+from kctl.groups.group import (
+    CLASSIC,
+    DEAD,
+    EMPTY,
+    NEW,
+    SHARE,
+    Group,
+    Listed,
+    as_listed,
+    described_groups,
+    listed_groups,
+    no_commits,
+)
 from kctl.groups.markers import Span, only_markers
 from kctl.groups.partition_lag import UNREAD, PartitionLag, Range, partition_lags
 from kctl.reach.offsets import EARLIEST, LATEST, offsets_at
@@ -160,7 +172,7 @@ def known_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Grou
     for name in chosen.names:
         told = listed.get(name)
         if told and (told.state == EMPTY or told.type not in (CLASSIC, NEW)):
-            known[name] = Group(name, told.state, told.type, "", (), told.coordinator, None, told.protocol_type)
+            known[name] = as_listed(told)
     asked = [name for name in chosen.names if name not in known]
     if asked:
         known |= described_groups(session, asked)
@@ -190,6 +202,8 @@ def nothing_of_all(session: Session, names: Sequence[str], *, takes_patterns: bo
 
 
 def _without_commits(group: Listed) -> KctlError:
+    if group.type == SHARE:
+        return no_commits(group)
     which = "" if group.type in (CLASSIC, NEW) else f", a {group.type} group,"
     return KctlError(f'group "{group.name}"{which} has committed nothing', exit_code=Exit.NOT_FOUND)
 

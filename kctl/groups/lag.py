@@ -15,6 +15,7 @@ from kctl.command.verb import KctlCommand, answer, pass_session, watched
 from kctl.errors import Exit
 from kctl.groups.group import EMPTY, labels
 from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, missed_groups, note_unknown, unknown_lags
+from kctl.groups.other_protocols import with_other_protocols
 from kctl.groups.partition_lag import DELETED, PartitionLag, total
 from kctl.groups.rates import (
     STALLED,
@@ -130,7 +131,8 @@ class _Watched:
             session.refresh()
         found = chosen_groups(session, self._chosen)
         group_lags, errors = lags_of_groups(session, found)
-        errors += missed_groups(session, found.silent, decides=self._decides)
+        group_lags, unseen = with_other_protocols(session, group_lags)
+        errors += unseen + missed_groups(session, found.silent, decides=self._decides)
         self._samples = kept([*self._samples, _sample(time.monotonic(), group_lags)])
         self.count += 1
         if self._decides:

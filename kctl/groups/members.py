@@ -11,6 +11,7 @@ from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.groups.group import Group, labels
 from kctl.groups.group_lag import chosen_groups, lags_of_groups, missed_groups, note_unknown
+from kctl.groups.other_protocols import with_other_protocols
 from kctl.groups.partition_lag import PartitionLag, by_member, total
 from kctl.groups.partitions_text import partitions_text
 from kctl.reach.session import Session
@@ -43,7 +44,8 @@ def group_members(session: Session, chosen: Choice) -> int:
     """
     found = chosen_groups(session, chosen)
     group_lags, errors = lags_of_groups(session, found)
-    errors += missed_groups(session, found.silent)
+    group_lags, unseen = with_other_protocols(session, group_lags)
+    errors += unseen + missed_groups(session, found.silent)
     note_unknown(session, group_lags)
     rows = [row for group_lag in group_lags.values() for row in member_rows(group_lag.group, group_lag.lags)]
     columns = MEMBER_COLUMNS

@@ -13,7 +13,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError, failure
 from kctl.groups.committed import Commits, committed
-from kctl.groups.group import CLASSIC, NEW, Group, described_groups, labels
+from kctl.groups.group import Group, described_groups, labels, no_commits
 from kctl.groups.offsets_file import save_offsets
 from kctl.groups.partitions_text import partitions_text
 from kctl.settings import Settings
@@ -56,11 +56,13 @@ def _whom(group: Group) -> list[str]:
 
 
 def inactive(session: Session, names: Iterable[str]) -> dict[str, Group]:
-    """These groups, if nobody is in any of them."""
+    """These groups, if nobody is in any of them, and they are of types that commit offsets."""
     groups: dict[str, Group] = {}
     for name, group in described_groups(session, names).items():
         if isinstance(group, KctlError):
             raise group
+        if not group.commits:
+            raise no_commits(group)
         if group.is_active:
             raise active_error(group)
         groups[name] = group
@@ -71,17 +73,19 @@ def inactive_ones(
     session: Session, names: Iterable[str], *, wait: bool = False
 ) -> tuple[dict[str, Group], list[KctlError]]:
     """Those of these groups that nobody is in (with `wait` as soon as that is so), and why the others are not among
-    them."""
+    them; groups that commit no offsets never are."""
     names = list(names)
     told: set[str] = set()
     while True:
         known = described_groups(session, names)
         groups = {name: group for name, group in known.items() if not isinstance(group, KctlError)}
-        active = [group for group in groups.values() if group.is_active]
+        active = [group for group in groups.values() if group.commits and group.is_active]
         if not (active and wait):
             errors = [group for group in known.values() if isinstance(group, KctlError)]
+            errors += [no_commits(group) for group in groups.values() if not group.commits]
             errors += [active_error(group, can_wait=True) for group in active]
-            return {name: group for name, group in groups.items() if not group.is_active}, errors
+            able = {name: group for name, group in groups.items() if group.commits and not group.is_active}
+            return able, errors
         for group in active:
             if group.name not in told:
                 told.add(group.name)
@@ -228,11 +232,3 @@ def verify(session: Session, wanted: Mapping[str, Mapping[TopicPartition, int]])
         for where, offset in offsets.items()
         if where not in now[name] or now[name][where].offset != offset
     ]
-
-
-def of_known_type(groups: Iterable[Group]) -> None:
-    for group in groups:
-        if group.type not in (CLASSIC, NEW):
-            raise KctlError(
-                f'group "{group.name}" is a {group.type} group: it commits no offsets', exit_code=Exit.REFUSED
-            )

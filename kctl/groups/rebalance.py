@@ -24,7 +24,7 @@ from kctl.groups.culprits import (
     suspects,
 )
 from kctl.groups.eviction import evict, until
-from kctl.groups.group import DEAD, NEW, REBALANCING, Group, Member, described_groups, labels
+from kctl.groups.group import CLASSIC, DEAD, NEW, REBALANCING, Group, Member, described_groups, labels
 from kctl.groups.group_lag import nothing_of
 from kctl.groups.history import History, read_history
 from kctl.groups.offset_changes import read_commits
@@ -120,6 +120,10 @@ def _described(session: Session, name: str) -> Group:
         raise found
     if found.state == DEAD:
         raise nothing_of(session, name)
+    if found.type not in (CLASSIC, NEW):
+        what = f'group "{name}" is a {found.type} group: only members of classic and consumer groups are known here'
+        hint = f"Kafka's kafka-{found.type}-groups.sh shows its members: --group {name} --describe --members"
+        raise KctlError(what, exit_code=Exit.REFUSED, hints=(hint,))
     return found
 
 

@@ -19,7 +19,7 @@ from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.groups.committed import Commits
 from kctl.groups.group_lag import ChosenGroups, chosen_groups, note_silent, nothing_of, nothing_of_all
-from kctl.groups.offset_changes import inactive_ones, of_known_type, read_commits
+from kctl.groups.offset_changes import inactive_ones, read_commits
 from kctl.groups.offset_plan import COLUMNS, Plans, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets
 from kctl.groups.options import scopes_option
@@ -82,7 +82,6 @@ def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
     groups, errors = inactive_ones(session, found.names, wait=options["wait"])
     if not groups:
         return answer(session, COLUMNS, (), errors)
-    of_known_type(groups.values())
     commits = read_commits(session, groups)
     wanted = {name: _wanted(session, name, target, from_file, commits[name], options) for name in groups}
     plans = plan_all(session, {name: want for name, want in wanted.items() if want.partitions}, commits)

@@ -46,3 +46,11 @@ def test_a_topic_that_share_and_streams_groups_read(on_kafka: Kctl) -> None:
     (topic,) = json.loads(on_kafka(*words).out)["items"]
     read_by = [(one["group"], one["type"], one["members"]) for one in topic["groups"]]
     assert read_by == [("sharing", "share", 1), ("streaming", "streams", 1)]
+    (described,) = json.loads(on_kafka("groups", "describe", "sharing", "-o", "json").out)["items"]
+    assert (described["state"], described["type"], len(described["members"])) == ("Stable", "share", 1)
+    for words in (("reset-offsets", "sharing", "--topic", "for-others", "--to", "earliest"), ("delete", "sharing")):
+        refused = on_kafka("groups", *words, "-y")
+        assert (refused.code, "undo" in refused.err) == (Exit.REFUSED, False)
+        assert 'group "sharing" is a share group, which commits no offsets' in refused.err
+    for words in (("rebalance", "streaming"), ("delete", "streaming")):
+        assert on_kafka("groups", *words, "-y").code == Exit.REFUSED
