@@ -22,7 +22,7 @@ from kctl.partitions.plan_execution import PlanStatus, copies, plan_status, unde
 from kctl.partitions.plan_lock import held
 from kctl.partitions.plan_throttle import PlanThrottle, StateFile
 from kctl.partitions.requests import Directory, begin_moves, by_topic, choose_directories
-from kctl.partitions.throttle import Throttles, throttles
+from kctl.partitions.throttle import Throttles, left_over_lines, throttles
 from kctl.partitions.throttle_settings import CHANGED, TOPIC, Setting, changed_rows, without
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, counted, note
@@ -49,6 +49,7 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
 
     Throttles that apply set for the plan are restored to what they were, even if all its moves have ended. Without a
     plan, throttles are removed from these partitions and, once no move is left, from their topics and from all brokers.
+    Where no move is left to cancel, leftover throttles are shown, with what clears them: they may be meant to be there.
     A plan that another kctl is applying is left to it; end that one first.
 
     Example: kctl partitions cancel plan.json
@@ -71,7 +72,10 @@ def _cancelled(session: Session, what: Sequence[str], plan: str | None, *, keep_
             note(session.settings, "none of these moves is under way")
         if of_plan and not keep_throttles:
             return _only_take_off(session, of_plan)
-        return Change(session, COLUMNS, [], unknown).done()
+        code = Change(session, COLUMNS, [], unknown).done()
+        for line in () if keep_throttles else left_over_lines(session):
+            note(session.settings, line)
+        return code
     names = {each.partition.name for each in chosen}
     rollback = rollback_of(plan, plan_status(session, read_plan(plan).places).entries, session) if plan else ""
     found = throttles(session)

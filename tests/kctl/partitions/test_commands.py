@@ -249,12 +249,14 @@ def throttled(on_broker: Kctl) -> Iterator[Callable[[], list[str]]]:
 
 
 @pytest.mark.parametrize("words", [["parts-no-such"], ["--all"], ["plan.json"]])
-def test_a_cancel_of_nothing_leaves_throttles_alone(
+def test_a_cancel_of_nothing_leaves_throttles_alone_and_names_them(
     on_broker: Kctl, throttled: Callable[[], list[str]], words: list[str]
 ) -> None:
     write_plan(("parts-no-such", 0, [1]))
-    on_broker("partitions", "cancel", *words)
+    ran = on_broker("partitions", "cancel", *words)
     assert throttled() == ["1000000"]
+    assert f"left-over throttle: broker 1 {RATE} = 1000000" in ran.err
+    assert "partitions throttle clear" in ran.err
 
 
 def finished_plan(kctl: Kctl, topic: str) -> None:
