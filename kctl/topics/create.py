@@ -222,7 +222,8 @@ def create_topics(
     change = Change(session, COLUMNS, rows, [*wrong, *unfit.values()])
     if not new:
         if fit:
-            note(session.settings, "nothing to do: all of them exist, as asked for")
+            others = "the others" if wrong or unfit else "nothing to do: all of them"
+            note(session.settings, f"{others} exist, as asked for")
         return change.done()
     if not change.confirmed(f"Create {len(new)} topic{'s' * (len(new) > 1)}?", only_adds=True):
         return change.code
@@ -305,7 +306,7 @@ def check_brokers(topic: Wanted, session: Session) -> None:
     replication = len(topic.placement[0]) if topic.placement else topic.replication
     if replication is not None and replication > len(there):
         there_are = "1 is" if len(there) == 1 else f"{len(there)} are"
-        what = f"replication {replication} needs {replication} brokers, {there_are} alive"
+        what = f'topic "{topic.name}": replication {replication} needs {replication} brokers, {there_are} alive'
         raise KctlError(what, code="INVALID_REPLICATION_FACTOR")
 
 
@@ -314,7 +315,7 @@ def _misspelt(session: Session, wanted: Sequence[Wanted]) -> dict[str, KctlError
         return {}
     known = _known_configs(session, wanted[0])
     found = [(topic.name, misspelt(name, known)) for topic in wanted for name in topic.configs]
-    return {name: wrong for name, wrong in found if wrong}
+    return {name: wrong.reason_of(f'topic "{name}"') for name, wrong in found if wrong}
 
 
 def _known_configs(session: Session, topic: Wanted) -> list[str]:

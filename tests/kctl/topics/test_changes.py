@@ -92,9 +92,13 @@ def test_of_several_names_the_others_are_done(on_broker: Kctl) -> None:
         (
             ["create-no", "-r", "9"],
             Exit.FAILED,
-            "replication 9 needs 9 brokers, 1 is alive (INVALID_REPLICATION_FACTOR)",
+            'topic "create-no": replication 9 needs 9 brokers, 1 is alive (INVALID_REPLICATION_FACTOR)',
         ),
-        (["create-no", "--config", "retention.mss=7d"], Exit.USAGE, 'there is no setting "retention.mss"'),
+        (
+            ["create-no", "--config", "retention.mss=7d"],
+            Exit.USAGE,
+            'topic "create-no": there is no setting "retention.mss"',
+        ),
         (["create-no", "--config", "retention.ms=soon"], Exit.USAGE, 'retention.ms: "soon" is not a duration'),
         (["create-no", "--config", "no.such.thing=1"], Exit.FAILED, "INVALID_CONFIG"),
         (["create-no", "--config", "min.insync.replicas=0"], Exit.FAILED, "INVALID_CONFIG"),
@@ -120,6 +124,9 @@ def test_create_what_is_there(on_broker: Kctl) -> None:
     same = on_broker(*create, "-p", 2, "--config", "retention.ms=1d", "--if-not-exists")
     assert same.code == Exit.DONE
     assert "nothing to do" in same.err
+    partly = on_broker(*create, "create-twi ce", "-p", 2, "--if-not-exists")
+    assert (partly.code, "the others exist, as asked for" in partly.err) == (Exit.USAGE, True)
+    assert "all of them" not in partly.err
     other = on_broker(*create, "-p", 3, "--config", "retention.ms=2d", "--if-not-exists")
     assert other.code == Exit.REFUSED
     assert "it has 2 partitions, not 3; its retention.ms is 86400000 (1d), not 172800000 (2d)" in other.err

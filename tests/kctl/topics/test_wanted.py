@@ -69,7 +69,7 @@ def test_fixed_placement_is_balanced(brokers: set[int], partitions: int, data: s
 
 def test_too_few_brokers() -> None:
     session = session_of(1, 2, 3)
-    with pytest.raises(KctlError, match="replication 9 needs 9 brokers, 3 are alive") as caught:
+    with pytest.raises(KctlError, match=r'^topic "a": replication 9 needs 9 brokers, 3 are alive') as caught:
         check_brokers(Wanted("a", 1, 9), session)
     assert (caught.value.exit_code, caught.value.code) == (Exit.FAILED, "INVALID_REPLICATION_FACTOR")
     check_brokers(Wanted("a"), session)
