@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
 from kctl.command.choosing import Choice, choosing
@@ -15,6 +16,7 @@ from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_session
+from kctl.configs.resources import Resource, described
 from kctl.errors import Exit, KctlError
 from kctl.reach.log_dirs import log_dirs, replica_sizes
 from kctl.reach.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
@@ -38,6 +40,8 @@ COLUMNS = (
     Column("deleted_bytes", "About how many bytes that is; whole segments are freed.", "size", "BYTES"),
     Column("low_watermark", "Where it began afterwards, as its leader says.", "number", machine=True),
 )
+
+_POLICY = "cleanup.policy"
 
 
 class Cut(NamedTuple):
@@ -84,7 +88,7 @@ def truncate(
 
     Shows how many records will be deleted, then asks you to type the topic's name, or the number of topics. Consumers
     that had not read them continue at the new start of the partition. An offset beyond the end of a partition is
-    refused, as by Kafka's tool.
+    refused, as by Kafka's tool, and so is a topic that is only compacted.
 
     Example: kctl topics truncate orders --before @-7d
     """
@@ -98,8 +102,10 @@ def truncate(
     else:
         chosen.required()
         targets, errors = _targets(session, chosen, before, partitions)
-    cuts, unknown = _cuts(session, targets)
-    return _truncate(session, [cut for cut in cuts if cut.deleted > 0], cuts, [*errors, *unknown])
+    kept = _only_compacted(session, targets)
+    cuts, unknown = _cuts(session, {where: target for where, target in targets.items() if where.topic not in kept})
+    errors = [*errors, *(_never_deleted(topic) for topic in kept), *unknown]
+    return _truncate(session, [cut for cut in cuts if cut.deleted > 0], cuts, errors)
 
 
 def _targets(
@@ -163,6 +169,22 @@ def parse_offset_file(document: Any, where: str) -> dict[TopicPartition, int]:
             raise KctlError(f"{where}: {at} {why}", exit_code=Exit.USAGE)
         found[at] = offset
     return found
+
+
+def _only_compacted(session: Session, targets: Iterable[TopicPartition]) -> list[str]:
+    """The topics of which brokers delete no records, as far as their settings may be seen."""
+    topics = sorted({where.topic for where in targets})
+    found, _ = described(session, [Resource("topic", topic) for topic in topics], [_POLICY])
+    return [where.name for where, entries in found.items() for each in entries if each.value == "compact"]
+
+
+def _never_deleted(what: object) -> KctlError:
+    return KctlError(
+        f"{what} is compacted: records are not deleted from the beginning where {_POLICY} lacks delete",
+        exit_code=Exit.REFUSED,
+        code=ErrorCode.POLICY_VIOLATION.name,
+        hints=(f"kctl configs set topic/NAME {_POLICY}+=delete allows it; then retention deletes records too",),
+    )
 
 
 def _cuts(session: Session, targets: Mapping[TopicPartition, int]) -> tuple[list[Cut], list[KctlError]]:
@@ -237,7 +259,12 @@ def _delete(session: Session, offsets: Mapping[TopicPartition, int]) -> dict[Top
                 where = TopicPartition(topic.name, partition.partition_index)
                 yield where, partition.error_code, partition.low_watermark
 
-    return session.ask_leaders(offsets, build, read)
+    answers = session.ask_leaders(offsets, build, read)
+    return {where: _never_deleted(where) if _is_kept(answer) else answer for where, answer in answers.items()}
+
+
+def _is_kept(answer: int | KctlError) -> bool:
+    return isinstance(answer, KctlError) and answer.code == ErrorCode.POLICY_VIOLATION.name
 
 
 def _row(cut: Cut) -> Row:

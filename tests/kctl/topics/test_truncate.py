@@ -98,6 +98,23 @@ def test_truncate_beyond_the_end_is_refused(on_broker: Kctl, tmp_path: Path) -> 
     assert "cut-beyond-0 ends at 10, before offset 1763700000000: nothing of it is deleted" in ran.err
 
 
+def test_of_a_compacted_topic_nothing_is_deleted(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = ("topics", "create", "cut-compacted", "-p", 1, "-r", 1, "--config", "cleanup.policy=compact")
+    assert on_broker(*create).code == Exit.DONE
+    assert on_broker("produce", "cut-compacted", "--key", "k", "--value", "v", "-q").code == Exit.DONE
+    told = "is compacted: records are not deleted from the beginning where cleanup.policy lacks delete"
+    dry = on_broker("topics", "truncate", "cut-compacted", "--all", "--dry-run")
+    assert (dry.code, dry.out, f"error: cut-compacted {told}" in dry.err) == (Exit.REFUSED, "", True)
+    assert "cleanup.policy+=delete" in dry.err
+    monkeypatch.setattr("kctl.topics.truncate.described", lambda *asked: ({}, []))  # as without the right to see it
+    ran = on_broker("topics", "truncate", "cut-compacted", "--all", "-y")
+    assert (ran.code, f"error: cut-compacted-0 {told}" in ran.err, "policy.class.name" in ran.err) == (
+        Exit.REFUSED,
+        True,
+        False,
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
