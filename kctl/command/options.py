@@ -33,7 +33,7 @@ def _extra(context: click.Context, parameter: click.Parameter, value: tuple[str,
     for word in value:
         name, equals, text = word.partition("=")
         if not equals:
-            raise click.BadParameter(f'"{word}" is not key=value, as in -X request.timeout.ms=5000')
+            raise click.BadParameter(f'"{word}" is not key=value, as in -X client.id=nightly')
         settings = context.ensure_object(Settings)
         settings.extra = {**settings.extra, name.strip(): text}
 
@@ -120,7 +120,7 @@ def _reach() -> list[click.Parameter]:
         _text(
             ["-X", "extra"],
             "KEY=VALUE",
-            "A Kafka client setting, as in request.timeout.ms=5000; repeatable.",
+            "A Kafka client setting of how brokers are reached, as in client.id=nightly; repeatable.",
             _extra,
             multiple=True,
         ),

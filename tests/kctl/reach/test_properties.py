@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import click
 import pytest
 
+from kctl.command.options import options
 from kctl.errors import Exit, KctlError
 from kctl.reach.properties import read, translate, translate_flags
 
@@ -23,6 +26,12 @@ def test_a_file_is_read_in_javas_encoding(tmp_path: Path) -> None:
         assert read(str(file)) == {"p": password}
     file.write_bytes("p=\u00e9".encode("latin-1"))
     assert read(str(file)) == {"p": "\u00e9"}
+
+
+def test_the_example_of_flags_is_one() -> None:
+    (help_text,) = [each.help for each in options() if isinstance(each, click.Option) and "-X" in each.opts]
+    (name, value), *_ = re.findall(r"as in (\S+)=([^\s;]+)", help_text or "")
+    assert translate_flags({name: value})
 
 
 @pytest.mark.parametrize(
