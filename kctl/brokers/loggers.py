@@ -30,7 +30,7 @@ def loggers(session: Session, broker: int, changes: tuple[str, ...]) -> int:
 
     LOGGER= without a level resets it to the level of the root logger. Levels last until the broker stops.
 
-    Example: kctl brokers loggers 1 kafka.request.logger=DEBUG
+    Example: kctl brokers loggers 1 root=DEBUG
     """
     chosen_brokers(session, (broker,))
     resource = Resource("logger", str(broker))
@@ -48,5 +48,5 @@ def loggers(session: Session, broker: int, changes: tuple[str, ...]) -> int:
 def _change(text: str) -> Assignment:
     name, equals, level = text.partition("=")
     if not name or not equals:
-        raise KctlError(f'"{text}" is not LOGGER=LEVEL', exit_code=Exit.USAGE, hints=("as in kafka=DEBUG",))
+        raise KctlError(f'"{text}" is not LOGGER=LEVEL', exit_code=Exit.USAGE, hints=("as in root=DEBUG",))
     return Assignment(name, SET, level.upper()) if level else Assignment(name, DELETE, None)

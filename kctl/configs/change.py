@@ -205,8 +205,8 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
     known = {entry.name: entry for entry in entries}
     rows: list[Row] = []
     for change in changes:
-        if wrong := misspelt(change.name, list(known)):
-            raise wrong
+        if wrong := misspelt(change.name, list(known), resource.has):
+            raise wrong.with_hint(f"kctl configs describe {resource} --all shows what there is")
         entry = known.get(change.name)
         old = _stored(entry) if entry else None
         is_own = entry is not None and entry.source == _own(resource)
@@ -214,14 +214,14 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
         differs = is_own if change.operation == DELETE else not is_own or old != new
         secret = is_secret(change.name, known)
         warning = _WARNINGS.get(resource.kind)
-        said = "default" if new is None else with_meaning(change.name, new)
+        said = "default" if new is None else _shown(change.name, new)
         rows.append(
             {
                 "resource": str(resource),
                 "name": change.name,
                 "current": "(hidden)" if secret and entry else old,
                 "new": "(hidden, new)" if secret and change.operation != DELETE else new,
-                "current_shown": "(hidden)" if secret and entry else with_meaning(change.name, old),
+                "current_shown": "(hidden)" if secret and entry else _shown(change.name, old),
                 "new_shown": "(hidden, new)" if secret and change.operation != DELETE else said,
                 "source": entry.source if entry else None,
                 "changes": secret or differs,
@@ -229,6 +229,11 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
             }
         )
     return rows
+
+
+def _shown(name: str, value: str | None) -> str | None:
+    """An empty value can be seen."""
+    return '""' if value == "" else with_meaning(name, value)
 
 
 def _stored(entry: Entry) -> str | None:

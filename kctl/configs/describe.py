@@ -48,7 +48,7 @@ def describe(session: Session, resources: tuple[str, ...], everything: bool, nam
     found, errors = described(session, asked, synonyms=True, documentation=programs or bool(names))
     for name in names:
         known = [entry.name for entries in found.values() for entry in entries]
-        if wrong := misspelt(name, known):
+        if wrong := misspelt(name, known, "setting" if {each.has for each in asked} != {"logger"} else "logger"):
             errors.append(wrong)
     rows = list(_rows(found, everything, names))
     text = None if len(asked) > 1 else lambda: _text(session, rows, found, errors)

@@ -43,6 +43,11 @@ class Resource(NamedTuple):
         return f"{self.kind}/{self.name}" if self.name else f"{self.kind}s"
 
     @property
+    def has(self) -> str:
+        """What its settings are called."""
+        return "logger" if self.kind == "logger" else "setting"
+
+    @property
     def has_quotas(self) -> bool:
         return self.kind in _QUOTAS
 

@@ -163,12 +163,12 @@ def _plain(value: str | None) -> object:
     return items[0].lower() if items[0].lower() in ("true", "false") else items[0]
 
 
-def misspelt(name: str, known: Sequence[str]) -> KctlError | None:
-    """A name that nobody knows and that looks like one that is known. Others may be a plug-in's: the broker decides."""
+def misspelt(name: str, known: Sequence[str], what: str = "setting") -> KctlError | None:
+    """A name that nobody knows and that looks like a known one. Others may be a plug-in's: the broker decides."""
     if not known or name in (*known, *RATES_OF_MOVES) or name.startswith("listener.name."):
         return None
     hints = did_you_mean(name, known)
-    return KctlError(f'there is no setting "{name}"', exit_code=Exit.USAGE, hints=hints) if hints else None
+    return KctlError(f'there is no {what} "{name}"', exit_code=Exit.USAGE, hints=hints) if hints else None
 
 
 def in_other_units(name: str) -> list[str]:
@@ -201,6 +201,8 @@ def effect(name: str, old: str | None, new: str | None) -> str | None:
     if name in ("retention.ms", "retention.bytes") and is_less:
         gone = "data older than" if name == "retention.ms" else "the oldest data of partitions larger than"
         return f"deletes {gone} {with_unit(name, new)} now"
+    if name == "cleanup.policy" and not new:
+        return "keeps all records, whatever retention.ms and retention.bytes say"
     if name == "cleanup.policy":
         gained = set(new.split(",")) - set((old or "").split(","))
         if "compact" in gained:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -119,6 +120,8 @@ def test_loggers(on_broker: Kctl) -> None:
     assert ran.code == Exit.DONE
     before = {row["logger"]: row["level"] for row in json.loads(ran.out)["items"]}
     assert "root" in before
+    (example,) = re.findall(r"Example: kctl (.*)", on_broker("brokers", "loggers", "--help").out)
+    assert on_broker(*example.split(), "--dry-run").code == Exit.DONE
     name = next(name for name in before if name != "root")
     assert on_broker("brokers", "loggers", 1, f"{name}=error", "-y").code == Exit.DONE
     after = json.loads(on_broker("brokers", "loggers", 1, "-o", "json").out)["items"]

@@ -107,6 +107,23 @@ def test_what_counts_for_nothing_is_shown_as_it_is_stored_and_not_brought_back()
     assert undo_command(Settings(), {resource: [entry]}, changes) == ""
 
 
+def test_a_logger_that_there_is_not_is_called_one() -> None:
+    entry = Entry("kafkad.group.stored", "INFO", "logger", False, False, False)
+    with pytest.raises(KctlError) as caught:
+        plan(Resource("logger", "1"), [entry], [Assignment("kafkad.group.store", SET, "DEBUG")])
+    assert caught.value.what == 'there is no logger "kafkad.group.store"'
+    assert caught.value.hints == (
+        'did you mean "kafkad.group.stored"?',
+        "kctl configs describe logger/1 --all shows what there is",
+    )
+
+
+def test_an_empty_value_can_be_seen() -> None:
+    entry = Entry("cleanup.policy", "delete", "default", True, False, False)
+    (row,) = plan(Resource("topic", "t"), [entry], parse_assignments(["cleanup.policy-=delete"]))
+    assert (row["current_shown"], row["new_shown"], row["new"]) == ("delete", '""', "")
+
+
 def test_a_hidden_setting_that_is_unset_gets_no_new_value() -> None:
     entry = Entry("foo.bar", None, "topic", False, False, True, (("topic", "foo.bar", None),))
     (row,) = plan(Resource("topic", "t"), [entry], [Assignment(entry.name, DELETE, None)])

@@ -160,6 +160,7 @@ def test_misspelt_names() -> None:
         ("cleanup.policy", "compact", "compact,delete", "deletes data older than retention.ms or beyond"),
         ("cleanup.policy", "delete", "compact", "keeps only the newest record of each key"),
         ("cleanup.policy", "compact,delete", "delete", None),
+        ("cleanup.policy", "delete", "", "keeps all records"),
         ("unclean.leader.election.enable", "false", "true", "acknowledged records may be lost"),
         ("min.insync.replicas", "1", "2", "writes with acks=all stop while fewer than 2"),
         ("max.message.bytes", "2000000", "1000000", "producers with batches above 1.0 MB are refused"),
