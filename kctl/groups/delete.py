@@ -17,7 +17,15 @@ from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.groups.group import DEAD, described_groups, no_commits
 from kctl.groups.group_lag import chosen_groups, lags_of_groups, note_silent
-from kctl.groups.offset_changes import active_error, read_commits, save_undo, undo_command, undo_told
+from kctl.groups.offset_changes import (
+    active_error,
+    needed_undo,
+    outcome,
+    read_commits,
+    save_undo,
+    undo_command,
+    undo_told,
+)
 from kctl.groups.partition_lag import total
 from kctl.reach.session import Session
 from kctl.texts.output import Column
@@ -74,10 +82,13 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
             name: {where: commit.offset for where, commit in commits.items()}
             for name, commits in read_commits(session, names).items()
         }
-        undo = undo_command(session.settings, before, save_undo(Path(undo_dir), before))
+        file = save_undo(Path(undo_dir), before)
+        undo = undo_command(session.settings, before, file)
     with undo_told(session, undo):
         answers = session.ask_coordinators(names, _request, _read, done=(ErrorCode.GROUP_ID_NOT_FOUND,))
-        left = [result for result in answers.values() if result] or _still_there(session, names)
+        deleted = outcome([result for result in answers.values() if result], len(names))
+        left = deleted.errors or _still_there(session, names)
+    undo = needed_undo(undo, file, [deleted])
     return change.done(rows, left, verified=f"{len(names)} gone", undo=undo)
 
 

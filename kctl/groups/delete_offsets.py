@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from kctl.command.paths import undo_dir_option
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, failure
 from kctl.groups.group_lag import nothing_of
-from kctl.groups.offset_changes import read_commits, save_undo, undo_command, undo_told
+from kctl.groups.offset_changes import Outcome, needed_undo, outcome, read_commits, save_undo, undo_command, undo_told
 from kctl.groups.options import scopes_option
 from kctl.groups.targets import committed_in
 from kctl.reach.session import Session
@@ -69,19 +69,22 @@ def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_to
         return change.code
     before = {group: {where: commits[where].offset for where in wheres}}
     with change.preparing():
-        undo = undo_command(session.settings, before, save_undo(Path(undo_dir), before))
+        file = save_undo(Path(undo_dir), before)
+        undo = undo_command(session.settings, before, file)
     with undo_told(session, undo):
-        errors = _delete(session, group, wheres) or _still_there(session, group, wheres)
+        deleted = _delete(session, group, wheres)
+        errors = deleted.errors or _still_there(session, group, wheres)
+    undo = needed_undo(undo, file, [deleted])
     return change.done(rows, errors, verified=f"{counted(len(rows), 'offset')} gone", undo=undo)
 
 
-def _delete(session: Session, group: str, wheres: Iterable[TopicPartition]) -> list[KctlError]:
+def _delete(session: Session, group: str, wheres: Collection[TopicPartition]) -> Outcome:
     gone = (ErrorCode.GROUP_ID_NOT_FOUND,)  # with its last offset an empty group goes too
     answers = session.ask_coordinators([group], lambda _: _request(group, wheres), lambda r: _read(group, r), done=gone)
     answer = answers[group]
     if isinstance(answer, KctlError):
-        return [answer]
-    return [_refusal(group, where, code) for where, code in answer.items() if code]
+        return outcome([answer])
+    return outcome([_refusal(group, where, code) for where, code in answer.items() if code], len(wheres))
 
 
 def _refusal(group: str, where: TopicPartition, code: int) -> KctlError:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
@@ -127,6 +127,29 @@ def save_undo(directory: Path, before: Mapping[str, Mapping[TopicPartition, int]
         raise error.with_hint(hint) from error
 
 
+class Outcome(NamedTuple):
+    """Of one change, asked of one coordinator: the `errors`, and whether `nothing` of it was done for sure."""
+
+    errors: list[KctlError]
+    nothing: bool
+
+
+def outcome(errors: list[KctlError], asked: int = 1) -> Outcome:
+    """`asked`: how many parts the change had, each of which may have failed."""
+    refused = [error for error in errors if not error.in_doubt and error.exit_code is not Exit.UNREACHABLE]
+    return Outcome(errors, len(refused) >= asked)
+
+
+def needed_undo(undo: str, file: Path | None, outcomes: Iterable[Outcome]) -> str:
+    """The way back, which is in `file`; where nothing was done there is none, and the file goes."""
+    if not all(each.nothing for each in outcomes):
+        return undo
+    if file is not None:
+        with suppress(OSError):
+            file.unlink()
+    return ""
+
+
 def undo_command(
     settings: Settings,
     before: Mapping[str, Mapping[TopicPartition, int]],
@@ -161,17 +184,15 @@ def undo_told(
         raise
 
 
-def commit_offsets(
-    session: Session, group: str, offsets: Mapping[TopicPartition, int], metadata: str = ""
-) -> list[KctlError]:
-    """As nobody's member, which the coordinator takes only for a group without members. What failed."""
+def commit_offsets(session: Session, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> Outcome:
+    """As nobody's member, which the coordinator takes only for a group without members."""
     request = _request(group, offsets, metadata)
     answer = session.ask_coordinators([group], lambda _: request, lambda r: _read(group, r))[group]
     if isinstance(answer, KctlError):
         if answer.in_doubt and _are_there(session, group, offsets):
-            return []
-        return [_became_active(group, answer) if answer.code == ErrorCode.UNKNOWN_MEMBER_ID.name else answer]
-    return [failure(code, f"group {group}, {where}") for where, code in answer.items() if code]
+            return Outcome([], nothing=False)
+        return outcome([_became_active(group, answer) if answer.code == ErrorCode.UNKNOWN_MEMBER_ID.name else answer])
+    return outcome([failure(code, f"group {group}, {where}") for where, code in answer.items() if code], len(offsets))
 
 
 def _are_there(session: Session, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
@@ -187,12 +208,14 @@ def _became_active(group: str, error: KctlError) -> KctlError:
         if error.in_doubt
         else "none of its offsets were changed"
     )
-    return KctlError(
+    active = KctlError(
         f'group "{group}" has members again: {changed}',
         exit_code=Exit.REFUSED,
         code=ErrorCode.NON_EMPTY_GROUP.name,
         hints=(f"kctl {command('groups members', group)}",),
     )
+    active.in_doubt = error.in_doubt
+    return active
 
 
 def _request(group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> OffsetCommitRequest:

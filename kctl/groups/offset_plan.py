@@ -13,7 +13,16 @@ from kctl.command.choosing import unknown
 from kctl.errors import KctlError, failure
 from kctl.groups.committed import Commits
 from kctl.groups.group_lag import ranges_of
-from kctl.groups.offset_changes import commit_offsets, save_undo, still_as_shown, undo_command, undo_told, verify
+from kctl.groups.offset_changes import (
+    Outcome,
+    commit_offsets,
+    needed_undo,
+    save_undo,
+    still_as_shown,
+    undo_command,
+    undo_told,
+    verify,
+)
 from kctl.groups.record_times import times_of
 from kctl.groups.targets import TIME, Planned, Target, effect, partitions_of, planned
 from kctl.reach.offsets import offsets_at
@@ -134,17 +143,18 @@ def carry_out(
     created = [name for name in plans if not shown[name]]
     with change.preparing():
         still_as_shown(session, shown)
-        undo = undo_command(session.settings, before, save_undo(undo_directory, before), fresh, created)
-    errors: list[KctlError] = []
+        file = save_undo(undo_directory, before)
+        undo = undo_command(session.settings, before, file, fresh, created)
+    outcomes: list[Outcome] = []
     done: dict[str, dict[TopicPartition, int]] = {}
     with undo_told(session, undo, lambda: f"{len(done)} of {len(plans)} groups are done"):
         for name, plan in plans.items():
             offsets = {one.where: one.new for one in plan}
-            if refused := commit_offsets(session, name, offsets):
-                errors += refused
-            else:
+            outcomes.append(commit_offsets(session, name, offsets))
+            if not outcomes[-1].errors:
                 done[name] = offsets
-        errors += verify(session, done)
+        errors = [error for each in outcomes for error in each.errors] + verify(session, done)
+    undo = needed_undo(undo, file, outcomes)
     count = sum(map(len, done.values()))
     return change.done(rows, errors, verified=f"{counted(count, 'offset')} read back; {said}", undo=undo)
 

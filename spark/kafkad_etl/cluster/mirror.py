@@ -78,7 +78,7 @@ class Mirror:
         try:
             failed: Sequence[Exception] = commit_offsets(
                 self._session, self._group, as_positions(offer.offsets), metadata=f"batch {offer.batch}"
-            )
+            ).errors
         except Exception as error:  # the next batch may be shown
             failed = [error]
         for refusal in failed:

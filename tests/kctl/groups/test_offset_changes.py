@@ -15,6 +15,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError, failure
 from kctl.groups import committed, offset_changes
+from kctl.groups.offset_changes import Outcome, needed_undo, outcome
 from kctl.reach.session import open_session
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
@@ -363,14 +364,58 @@ def test_the_way_back_names_a_group_that_no_terminal_could_show(groups: Kctl, po
     assert lines[0].startswith(r"evil\x1b[2J\n'gone'")
 
 
-def test_offsets_in_use_are_not_deleted(groups: Kctl, port: int) -> None:
+def test_offsets_in_use_are_not_deleted(groups: Kctl, port: int, tmp_path: Path) -> None:
     make_topic(port, "subscribed", 9)
     commit(port, "subscriber", {TopicPartition("subscribed", 0): 3})
     with reading(port, "subscriber", "subscribed", {"only": [0]}):
-        ran = groups("delete-offsets", "subscriber", "--topic", "subscribed", "-y")
+        saved = tmp_path / "saved"
+        saved.mkdir()
+        ran = groups("delete-offsets", "subscriber", "--topic", "subscribed", "-y", "--undo-dir", saved)
         assert ran.code == Exit.REFUSED
         assert "(GROUP_SUBSCRIBED_TO_TOPIC)" in ran.err
+        assert ("undo:" in ran.err, list(saved.iterdir())) == (False, [])
     assert exported(groups, "subscriber") == "subscribed,0,3\n"
+
+
+def in_doubt() -> KctlError:
+    error = failure(ErrorCode.UNKNOWN_MEMBER_ID, "g")
+    error.in_doubt = True
+    return error
+
+
+REFUSED = failure(ErrorCode.NON_EMPTY_GROUP, "g")
+
+
+@pytest.mark.parametrize(
+    ("errors", "asked", "nothing"),
+    [
+        ([], 1, False),
+        ([REFUSED], 1, True),
+        ([REFUSED], 2, False),
+        ([REFUSED, REFUSED], 2, True),
+        ([in_doubt()], 1, False),
+        ([failure(ErrorCode.REQUEST_TIMED_OUT, "g")], 1, False),
+    ],
+)
+def test_there_is_a_way_back_unless_nothing_was_done_for_sure(
+    tmp_path: Path, errors: list[KctlError], asked: int, nothing: bool
+) -> None:
+    file = tmp_path / "offsets.csv"
+    file.touch()
+    undo = needed_undo("groups reset-offsets", file, [outcome(errors, asked)])
+    assert (undo, file.exists()) == (("", False) if nothing else ("groups reset-offsets", True))
+
+
+@pytest.mark.parametrize("nothing", [True, False])
+def test_a_reset_that_was_refused_tells_no_way_back(
+    groups: Kctl, port: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nothing: bool
+) -> None:
+    name = f"refused-{nothing}".lower()
+    make_topic(port, name, 9)
+    commit(port, name, {TopicPartition(name, 0): 3})
+    monkeypatch.setattr("kctl.groups.offset_plan.commit_offsets", lambda *asked: Outcome([REFUSED], nothing))
+    ran = groups("reset-offsets", name, "--topic", name, "--to", "5", "-y", "--undo-dir", tmp_path)
+    assert (ran.code, "undo:" not in ran.err, not list(tmp_path.glob("*.csv"))) == (Exit.REFUSED, nothing, nothing)
 
 
 def test_offsets_whose_commit_was_not_answered_are_read_back(
@@ -390,11 +435,13 @@ def test_offsets_whose_commit_was_not_answered_are_read_back(
         return ask(names, build, read) if build is committed._request else {"doubted": refused}
 
     monkeypatch.setattr(session, "ask_coordinators", answers)
-    assert offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 3}) == []
-    [error] = offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 4})
+    assert offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 3}).errors == []
+    [error], nothing = offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 4})
+    assert not nothing
     assert "its offsets may have been changed" in error.what
     refused.in_doubt = False
-    [error] = offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 3})
+    [error], nothing = offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 3})
+    assert nothing
     assert "none of its offsets were changed" in error.what
     session.close()
 

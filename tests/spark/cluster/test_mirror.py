@@ -11,7 +11,7 @@ import pytest
 from kafkad_etl.cluster import mirror
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.mirror import Mirror, group_of
-from kctl.errors import KctlError
+from kctl.groups.offset_changes import Outcome
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
@@ -75,11 +75,11 @@ def test_a_broker_that_does_not_answer_holds_up_nobody() -> None:
 def test_a_failure_that_nobody_expects_is_told_and_the_next_batch_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: SimpleQueue[str] = SimpleQueue()
 
-    def commit(*_: object, metadata: str) -> list[KctlError]:
+    def commit(*_: object, metadata: str) -> Outcome:
         shown.put(metadata)
         if metadata == "batch 1":
             raise KeyError("odd")
-        return []
+        return Outcome([], nothing=False)
 
     monkeypatch.setattr(mirror, "commit_offsets", commit)
     told = Told("127.0.0.1:1", "g")
