@@ -9,6 +9,7 @@ from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY, removing, why_
 from kctl.brokers.facts import NO_ACCESS, NO_ANSWER, OTHER_CLUSTER
 from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, OPEN_WITHOUT_ACL, THROTTLES, Facts
 from kctl.doctor.finding import Check, Finding, Severity
+from kctl.doctor.topics import away
 from kctl.texts.output import counted, duration_text, size_text
 
 _FULL_WARN, _FULL_ERROR = 0.15, 0.05
@@ -182,7 +183,9 @@ def leaders(facts: Facts) -> Iterator[Finding]:
     for broker in alive:
         if broker.leaders > _CROWDED * led / len(alive):
             share = f"broker {broker.id} leads {broker.leaders / led:.0%} of partitions"
-            fix = "kctl partitions elect --preferred --all, or kctl partitions plan --balance leaders"
+            fix = "kctl partitions plan --balance leaders"
+            if away(facts):
+                fix = f"kctl partitions elect --preferred --all, or {fix}"
             yield Finding(Severity.WARN, share, (f"broker/{broker.id}",), fix)
 
 

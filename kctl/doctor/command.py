@@ -95,7 +95,12 @@ def look(facts: Facts, checks: Sequence[Check]) -> list[Found]:
     """The findings of all checks, the worst first. A fix that cannot be carried out yet says from when on it can."""
     until = facts.standstill
     found = [
-        (check, finding._replace(fix=f"once {until}: {finding.fix}") if check.changes and until else finding)
+        (
+            check,
+            finding._replace(fix=f"once {until}: {finding.fix}")
+            if check.changes and until and finding.fix
+            else finding,
+        )
         for check in checks
         for finding in folded(check.find(facts))
     ]

@@ -19,6 +19,7 @@ from kctl.doctor.facts import (
     retention_ms,
 )
 from kctl.doctor.finding import Check, Finding, Severity
+from kctl.doctor.topics import away
 from kctl.groups.group import EMPTY, REBALANCING, labels
 from kctl.groups.partition_lag import BEYOND, DELETED, by_member, total
 from kctl.texts.output import counted, duration_text
@@ -177,7 +178,8 @@ def coordinators(facts: Facts) -> Iterator[Finding]:
     for broker, count in load.items():
         if count > _CROWDED * load.total() / len(alive):
             summary = f"broker {broker} coordinates {count / load.total():.0%} of the groups"
-            yield Finding(Severity.INFO, summary, (f"broker/{broker}",), "kctl partitions elect --preferred --all")
+            fix = "kctl partitions elect --preferred --all" if away(facts) else ""
+            yield Finding(Severity.INFO, summary, (f"broker/{broker}",), fix)
 
 
 CHECKS = (

@@ -96,8 +96,9 @@ def under_replicated(facts: Facts) -> Iterator[Finding]:
         yield Finding(Severity.WARN, summary, tuple(lagging), "kctl topics list --unhealthy")
 
 
-def not_preferred(facts: Facts) -> Iterator[Finding]:
-    moved = [
+def away(facts: Facts) -> list[str]:
+    """The partitions that an election of preferred leaders would give to another replica."""
+    return [
         str(where)
         for where, one in _partitions(facts)
         if one.replica_nodes
@@ -105,7 +106,10 @@ def not_preferred(facts: Facts) -> Iterator[Finding]:
         and one.leader_id != one.replica_nodes[0]
         and one.replica_nodes[0] in one.isr_nodes
     ]
-    if moved:
+
+
+def not_preferred(facts: Facts) -> Iterator[Finding]:
+    if moved := away(facts):
         summary = f"{counted(len(moved), 'partition')} not led by the preferred replica, which is in sync"
         yield Finding(Severity.INFO, summary, tuple(moved), "kctl partitions elect --preferred --all")
 

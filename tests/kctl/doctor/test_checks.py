@@ -176,6 +176,29 @@ def test_what_one_broker_tells_keeps_nothing_from_being_changed(health: dict[int
 
 
 @pytest.mark.parametrize(
+    ("check", "changed", "otherwise"),
+    [
+        ("leaders", {"brokers": (broker(1, leaders=30), broker(2))}, "kctl partitions plan --balance leaders"),
+        (
+            "coordinators",
+            {"groups": {f"g{n}": GroupLag(Group(f"g{n}", "Stable", coordinator=1), {}, []) for n in range(100)}},
+            "",
+        ),
+    ],
+)
+def test_an_election_is_advised_only_where_it_would_move_a_leader(
+    check: str, changed: dict[str, Any], otherwise: str
+) -> None:
+    crowded = HEALTHY._replace(**changed)
+    (finding,) = found(crowded, check)
+    assert finding.fix == otherwise
+    (finding,) = found(crowded._replace(controller_id=-1), check)
+    assert finding.fix == (otherwise and f"once there is a controller: {otherwise}")
+    (finding,) = found(crowded._replace(topics=(topic("t", (2, [1, 2], [1, 2])),)), check)
+    assert finding.fix.startswith("kctl partitions elect --preferred --all")
+
+
+@pytest.mark.parametrize(
     ("check", "changed"),
     [
         ("settings", {"broker_settings": {1: {"unclean.leader.election.enable": "true"}}}),
