@@ -53,6 +53,11 @@ class KctlError(Exception):
         """What it is, and the broker's name for it, as a part of a line."""
         return f"{self.what} ({self.code})" if self.code else self.what
 
+    @property
+    def did_nothing(self) -> bool:
+        """True if it is sure that nothing was done of what was asked for."""
+        return not self.in_doubt and self.exit_code is not Exit.UNREACHABLE
+
     def with_hint(self, hint: str) -> KctlError:
         """The same, which says one thing more."""
         return self._retold(self.what, (*self.hints, hint))

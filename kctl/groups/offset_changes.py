@@ -136,8 +136,7 @@ class Outcome(NamedTuple):
 
 def outcome(errors: list[KctlError], asked: int = 1) -> Outcome:
     """`asked`: how many parts the change had, each of which may have failed."""
-    refused = [error for error in errors if not error.in_doubt and error.exit_code is not Exit.UNREACHABLE]
-    return Outcome(errors, len(refused) >= asked)
+    return Outcome(errors, sum(error.did_nothing for error in errors) >= asked)
 
 
 def needed_undo(undo: str, file: Path | None, outcomes: Iterable[Outcome]) -> str:

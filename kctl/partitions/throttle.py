@@ -147,7 +147,9 @@ def _change(session: Session, found: Throttles, new: Mapping[Setting, str | None
     change = Change(session, _CHANGES, _rows(found, new))
     if not change.confirmed(question):
         return Exit.DONE
-    undo = spelled(session.settings, *way_back(found.values, new))
     errors = write_settings(session, new)
+    owners = {(setting.kind, setting.owner) for setting in new}
+    is_changed = sum(error.did_nothing for error in errors) < len(owners)
+    undo = spelled(session.settings, *way_back(found.values, new)) if is_changed else ""
     seen = partial(are_so, session, new)
     return change.done(errors=[*found.errors, *errors], verified="read back", seen=seen, undo=undo)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kctl.errors import Exit
+from kafkad.errors import ErrorCode
+from kctl.errors import Exit, failure
 from tests.kctl.conftest import Kctl, Ran
 
 LIST = "leader.replication.throttled.replicas"
@@ -246,6 +247,24 @@ def throttled(on_broker: Kctl) -> Iterator[Callable[[], list[str]]]:
     assert on_broker("configs", "set", "broker/1", f"{RATE}=1000000", "-y").code == Exit.DONE
     yield values
     assert on_broker("partitions", "throttle", "clear", "-y").code == Exit.DONE
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, False), (ErrorCode.REQUEST_TIMED_OUT, True)],
+)
+def test_a_throttle_whose_change_was_refused_has_no_way_back(
+    on_broker: Kctl,
+    throttled: Callable[[], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    code: ErrorCode,
+    told: bool,
+) -> None:
+    refused = failure(code, "broker/1")
+    with monkeypatch.context() as patched:
+        patched.setattr("kctl.partitions.throttle.write_settings", lambda *asked: [refused])
+        ran = on_broker("partitions", "throttle", "clear", "-y")
+    assert (ran.code, "undo:" in ran.err, throttled()) == (refused.exit_code, told, ["1000000"])
 
 
 @pytest.mark.parametrize("words", [["parts-no-such"], ["--all"], ["plan.json"]])
