@@ -1,5 +1,5 @@
-"""Notices to systemd (sd_notify): ready, reloading, stopping, a status line, and the watchdog; and the signals that ask
-for a reload, or for the end of all brokers.
+"""Notices to systemd, or in its way (sd_notify) to a supervisor: ready, reloading, stopping, a status line, and the
+watchdog; and the signals that ask for a reload, or for the end of all brokers.
 """
 
 from __future__ import annotations
@@ -31,28 +31,32 @@ def reload_on_sighup(loop: asyncio.AbstractEventLoop, reload: Callable[[], None]
 
 
 class Notifier:
-    """Sends datagrams to the socket systemd named; without one every call does nothing.
+    """Sends datagrams to the socket systemd named, or over one that is `connected` to a supervisor; without either
+    every call does nothing.
 
     What cannot be sent goes with the next message, if it still holds then: the service manager is never a reason to
     stop serving, but it may not have read for a moment, and it hears only once that the service is ready.
     """
 
-    def __init__(self, address: str | None, *, watchdog_us: int = 0) -> None:
-        self._address = _socket_address(address) if address else None
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) if address else None
+    def __init__(self, address: str | None, *, connected: socket.socket | None = None, watchdog_us: int = 0) -> None:
+        self._address = _socket_address(address) if address and connected is None else None
+        self._socket = connected
+        if self._address is not None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         if self._socket is not None:
             self._socket.setblocking(False)
         self._watchdog_us = watchdog_us
         self._unsent: dict[str, str] = {}
 
     @classmethod
-    def from_environment(cls, environ: MutableMapping[str, str]) -> Notifier:
+    def from_environment(cls, environ: MutableMapping[str, str], connected: socket.socket | None = None) -> Notifier:
         """Takes the variables out of `environ`, so that worker processes do not speak for the broker."""
         address = environ.pop("NOTIFY_SOCKET", None)
         watchdog_us = environ.pop("WATCHDOG_USEC", "")
         watchdog_pid = environ.pop("WATCHDOG_PID", "")
         ours = not watchdog_pid or watchdog_pid == str(os.getpid())
-        return cls(address, watchdog_us=int(watchdog_us) if ours and watchdog_us.isdecimal() else 0)
+        interval_us = int(watchdog_us) if ours and watchdog_us.isdecimal() else 0
+        return cls(address, connected=connected, watchdog_us=interval_us)
 
     @property
     def watchdog_interval_s(self) -> float | None:
@@ -86,14 +90,14 @@ class Notifier:
             self._socket = None
 
     def _send(self, **assignments: str) -> None:
-        if self._socket is None or self._address is None:
+        if self._socket is None:
             return
         if _STATES & assignments.keys():
             self._unsent = {name: value for name, value in self._unsent.items() if name not in _STATES}
         self._unsent |= assignments
         message = "\n".join(f"{name}={value}".replace("\n", " ") for name, value in self._unsent.items()).encode()
         with suppress(OSError):
-            self._socket.sendto(message, self._address)
+            self._socket.sendmsg([message], [], 0, self._address)
             self._unsent = {}
 
 

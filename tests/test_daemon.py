@@ -205,9 +205,11 @@ def test_a_supervisor_hears_from_the_beginning_of_the_start_on_that_a_broker_liv
 ) -> None:
     """This one waits for the metadata store, until that is gone."""
 
-    async def started(manager: socket.socket, store: socket.socket, supervisor: socket.socket) -> str:
+    async def started(
+        manager: socket.socket, notices: socket.socket, store: socket.socket, supervisor: socket.socket
+    ) -> str:
         config = load(None, [f"log.dirs={tmp_path}", f"listeners=PLAINTEXT://127.0.0.1:{free_port()}"], {})
-        daemon = Daemon(config, lambda: config, Supervised(store=store))
+        daemon = Daemon(config, lambda: config, Supervised(store=store, notices=notices))
         serving = asyncio.create_task(daemon.serve())
         first = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(manager, 4096), 20)
         supervisor.close()
@@ -218,12 +220,11 @@ def test_a_supervisor_hears_from_the_beginning_of_the_start_on_that_a_broker_liv
         return first.decode()
 
     store, supervisor = socket.socketpair()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(str(tmp_path / "notify"))
-        manager.setblocking(False)
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        monkeypatch.setenv("WATCHDOG_USEC", "30000000")
-        assert asyncio.run(started(manager, store, supervisor)) == "WATCHDOG=1"
+    manager, notices = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.setblocking(False)
+    monkeypatch.setenv("WATCHDOG_USEC", "30000000")
+    with manager:
+        assert asyncio.run(started(manager, notices, store, supervisor)) == "WATCHDOG=1"
 
 
 def test_idle_connections_are_looked_for_again_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,18 @@ def test_what_found_no_room_goes_with_the_next_message(manager: tuple[socket.soc
     assert received(manager) == ["WATCHDOG=1"]
 
 
+def test_a_supervisor_gave_a_socket_that_is_connected() -> None:
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notifier = Notifier.from_environment({"WATCHDOG_USEC": "30000000"}, there)
+    assert notifier.watchdog_interval_s == 15.0
+    for _ in range(2000):  # nobody reads, and it does not wait
+        notifier.watchdog()
+    assert received((here, "")) == ["WATCHDOG=1"]
+    here.close()
+    notifier.watchdog()
+    notifier.close()
+
+
 def test_the_variables_are_not_left_to_workers(manager: tuple[socket.socket, str]) -> None:
     environ = {"NOTIFY_SOCKET": manager[1], "WATCHDOG_USEC": "30000000", "HOME": "/"}
     notifier = Notifier.from_environment(environ)

@@ -121,7 +121,7 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock()
         self._settings = Settings(config)
-        self._notifier = Notifier.from_environment(os.environ)
+        self._notifier = Notifier.from_environment(os.environ, None if supervised is None else supervised.notices)
         self._blocking_calls = ThreadPerCall()
         self._timers = LoopTimers(self._loop, self._clock).timers
         self._server = Server(self._loop, self._settings.limits(), self._clock, self._timers)

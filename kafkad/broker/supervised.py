@@ -1,4 +1,6 @@
-"""What a supervisor hands to each broker of a host: its connection to the store, and its private HTTP listener."""
+"""What a supervisor hands to each broker of a host: connections for the store and for notices, and its private HTTP
+listener.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,20 @@ from kafkad.net.http import TOKEN_VARIABLE
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervised:
     """`store` is a socket to the supervisor, which serves the metadata store over it; when it ends the supervisor is
-    gone, and so the broker stops. On `http` the supervisor asks for metrics and health, if it tells them for all; since
-    anybody on this host can connect there, it shows `http_token`."""
+    gone, and so the broker stops. Over `notices` the broker says that it lives, and what it does. On `http` the
+    supervisor asks for metrics and health, if it tells them for all; since anybody on this host can connect there, it
+    shows `http_token`."""
 
     store: socket.socket
+    notices: socket.socket
     http: socket.socket | None = None
     http_token: str | None = None
 
     @classmethod
     def inherited(cls, descriptors: Sequence[int], environment: MutableMapping[str, str]) -> Supervised:
         """Takes descriptors and token over, so that this broker's own worker processes do not keep them."""
-        sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
-        for each in sockets:
+        store, notices, *http = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        for each in (store, notices, *http):
             each.set_inheritable(False)
         token = environment.pop(TOKEN_VARIABLE, None)
-        return cls(store=sockets[0], http=sockets[1] if len(sockets) > 1 else None, http_token=token)
+        return cls(store=store, notices=notices, http=http[0] if http else None, http_token=token)

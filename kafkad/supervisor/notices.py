@@ -1,49 +1,36 @@
-"""Receives what brokers tell their supervisor in systemd's way (sd_notify): ready, status, more time, watchdog."""
+"""Receives what a broker tells its supervisor in systemd's way (sd_notify): ready, status, more time, watchdog."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable, Mapping
-from struct import Struct
 
-_CREDENTIALS = Struct("iII")
-"""process, user, group: the kernel vouches for them"""
 _LARGEST = 8192
 
-Notice = Callable[[int, Mapping[str, str]], None]
+Notice = Mapping[str, str]
 
 
 class Notices:
-    """A socket without a file. `take` is called with the process id of the sender and what it says."""
+    """A pair of connected sockets. A broker's process inherits `there`, and so nobody else can speak or be in its way.
+    `take` is called with each notice, from `listen` until `close`."""
 
-    def __init__(self, take: Notice) -> None:
+    def __init__(self, take: Callable[[Notice], None]) -> None:
         self._take = take
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self._socket.bind("")  # the kernel chooses a name in the abstract namespace
-        asyncio.get_running_loop().add_reader(self._socket, self._receive)
+        self._here, self.there = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._here.setblocking(False)
 
-    @property
-    def address(self) -> str:
-        """For NOTIFY_SOCKET."""
-        return f"@{os.fsdecode(self._socket.getsockname()[1:])}"
+    def listen(self) -> None:
+        asyncio.get_running_loop().add_reader(self._here, self._receive)
 
     def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._socket)
-        self._socket.close()
+        asyncio.get_running_loop().remove_reader(self._here)
+        self._here.close()
+        self.there.close()
 
     def _receive(self) -> None:
-        while True:
-            try:
-                data, ancillary, _, _ = self._socket.recvmsg(_LARGEST, socket.CMSG_SPACE(_CREDENTIALS.size))
-            except BlockingIOError:
-                return
-            for level, kind, content in ancillary:
-                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
-                    process, _, _ = _CREDENTIALS.unpack(content)
-                    self._take(process, _assignments(data))
+        """One in each turn of the loop: a broker that speaks without end keeps nobody else waiting."""
+        self._take(_assignments(self._here.recv(_LARGEST)))
 
 
 def _assignments(data: bytes) -> dict[str, str]:

@@ -18,6 +18,7 @@ from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.served import serve
 from kafkad.net.http import TOKEN_VARIABLE
 from kafkad.supervisor.broker_http import ANSWER_S, HttpAnswer, ask
+from kafkad.supervisor.notices import Notice, Notices
 from kafkad.supervisor.restarts import delay_s, how_it_ended
 from kafkad.systemd import NOT_BLANK, STOP_ALL
 
@@ -30,10 +31,12 @@ _KILLED_AT = 4
 _KILLED_BEFORE_IT_SPEAKS_AT = 20
 """Until its first word: a name that no server resolves takes a minute, and would again in the next process."""
 _REMEMBERED_ENDS = 10
+_MICROSECONDS = 1_000_000
 
 
 class BrokerProcess:
-    """`keep_running` until `stop`. `doing` says in words why it is not ready, `on_change` hears of each change.
+    """`keep_running` until `stop`. `doing` says in words why it is not ready, `on_change` hears of each change, and
+    `extend_timeout` for how many seconds more it may be busy with its start or stop.
     `advice` is for whoever reads that it cannot use its configuration. Its file `may_be_blank` until one of the brokers
     has run by one that sets something: a restart takes no file that a reload would not. So `judge_file`, which gets the
     broker's id before each start, raises the ConfigError of a file that none is started by."""
@@ -49,6 +52,7 @@ class BrokerProcess:
         may_be_blank: Callable[[], bool],
         judge_file: Callable[[int], Awaitable[None]],
         *,
+        extend_timeout: Callable[[float], None],
         with_http: bool,
     ) -> None:
         self.broker_id = broker_id
@@ -66,6 +70,7 @@ class BrokerProcess:
         self._environment = environment
         self._store = store
         self._on_change = on_change
+        self._extend_timeout = extend_timeout
         self._advice = advice
         self._may_be_blank = may_be_blank
         self._judge_file = judge_file
@@ -132,7 +137,7 @@ class BrokerProcess:
             if self._heard:
                 self.signal(signal.SIGHUP)
 
-    def take(self, notice: Mapping[str, str]) -> None:
+    def take(self, notice: Notice) -> None:
         """What the broker says of itself, as it would to systemd."""
         self._silent_ticks = 0
         self._heard_at = monotonic()
@@ -141,6 +146,9 @@ class BrokerProcess:
         elif not self._heard and self.reloading:
             self.signal(signal.SIGHUP)
         self._heard = True
+        more_us = notice.get("EXTEND_TIMEOUT_USEC", "")
+        if more_us.isdecimal() and not self.ready:
+            self._extend_timeout(int(more_us) / _MICROSECONDS)
         if "READY" in notice:
             self.reloading = self.reloading and not self.ready
             self.ready = self._was_ready = True
@@ -191,29 +199,35 @@ class BrokerProcess:
     async def _run(self) -> tuple[int, int]:
         """One life of the process: its id and exit code. Its session has ended then, too. OSError when the system has
         no process to give."""
+        notices = Notices(self.take)
         here, there = socket.socketpair()
         serving = asyncio.create_task(serve(self._store, here))
         try:
-            process = self._process = await self._start(there)
+            process = self._process = await self._start(there, notices.there)
         except OSError:
+            notices.close()
             await self._end_session(here, serving)
             raise
         finally:
             there.close()
+            notices.there.close()
         self._silent_ticks = 0
         self._heard = self._ends_itself = False
         self._heard_at = monotonic()
         self.doing = "starting"
         if self._stopping.is_set():
             self.signal(signal.SIGTERM)
+        notices.listen()
         code = await process.wait()
+        notices.close()
         self._process = None
         self.ready = self.reloading = False
         await self._end_session(here, serving)
         return process.pid, code
 
-    async def _start(self, store: socket.socket) -> asyncio.subprocess.Process:
-        descriptors = [store.fileno()] if self._http is None else [store.fileno(), self._http.fileno()]
+    async def _start(self, store: socket.socket, notices: socket.socket) -> asyncio.subprocess.Process:
+        handed_over = [store, notices] if self._http is None else [store, notices, self._http]
+        descriptors = [each.fileno() for each in handed_over]
         return await asyncio.create_subprocess_exec(
             *self._command,
             *([] if self._may_be_blank() else ["--refuse-blank-file"]),

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from errno import EADDRINUSE
 from time import monotonic
 from typing import NamedTuple
@@ -31,7 +31,6 @@ from kafkad.net.http import Condition, Endpoints, HttpServer
 from kafkad.supervisor.broker_http import PAGE_S, HttpAnswer, told_of
 from kafkad.supervisor.file_in_use import FileInUse
 from kafkad.supervisor.metrics import merged, own_families
-from kafkad.supervisor.notices import Notices
 from kafkad.supervisor.process import BrokerProcess
 from kafkad.systemd import NOT_RELOADED, RELOADED, Notifier, reload_on_sighup
 from kafkad.together import together
@@ -97,9 +96,8 @@ class Supervisor:
             return FAILED
 
     async def _supervise(self, store: EmbeddedStore, first_id: int) -> int:
-        notices = Notices(self._noticed)
         count = self._config.int("kafkad.brokers")
-        self._brokers = [self._process(store, index, first_id, notices.address) for index in range(count)]
+        self._brokers = [self._process(store, index, first_id) for index in range(count)]
         running = asyncio.create_task(together(broker.keep_running() for broker in self._brokers))
         watching = asyncio.create_task(self._watch())
         await self._stopping.wait()
@@ -114,7 +112,6 @@ class Supervisor:
             await running
         finally:
             watching.cancel()
-            notices.close()
         return self._exit_code(monotonic() - begun)
 
     def _exit_code(self, seconds: float) -> int:
@@ -198,19 +195,20 @@ class Supervisor:
             raise CannotStart(problem)
         return first
 
-    def _process(self, store: EmbeddedStore, index: int, first_id: int, notify: str) -> BrokerProcess:
+    def _process(self, store: EmbeddedStore, index: int, first_id: int) -> BrokerProcess:
         settings = settings_of(self._config, index, first_id)
         words = [word for setting in settings for word in ("--set", setting)]
         watchdog_us = round(2 * self._tick_s * _MICROSECONDS)
         return BrokerProcess(
             first_id + index,
             [*self._command, *words],
-            {"NOTIFY_SOCKET": notify, "WATCHDOG_USEC": str(watchdog_us)},
+            {"WATCHDOG_USEC": str(watchdog_us)},
             store,
             self._changed,
             self._advice,
             self._may_be_blank,
             self._judge_for,
+            extend_timeout=self._notifier.extend_timeout,
             with_http=self._config.http_listener is not None,
         )
 
@@ -233,15 +231,6 @@ class Supervisor:
         )
 
     # -- while brokers run -----------------------------------------------------------------------------------------
-
-    def _noticed(self, pid: int, notice: Mapping[str, str]) -> None:
-        broker = next((broker for broker in self._brokers if broker.pid == pid), None)
-        if broker is None:
-            return  # a worker process of a broker, or nobody of ours
-        more_us = notice.get("EXTEND_TIMEOUT_USEC", "")
-        if more_us.isdecimal() and not (self._announced and broker.ready):
-            self._notifier.extend_timeout(int(more_us) / _MICROSECONDS)
-        broker.take(notice)
 
     def _changed(self) -> None:
         if self._stopping.is_set():

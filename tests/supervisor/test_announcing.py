@@ -54,6 +54,7 @@ class Scene:
                 self.supervisor._advice,
                 self.supervisor._may_be_blank,
                 self.supervisor._judge_for,
+                extend_timeout=self.supervisor._notifier.extend_timeout,
                 with_http=False,
             )
             for n in range(2)
@@ -151,6 +152,15 @@ def test_only_a_configuration_that_no_broker_can_use_ends_all(scenario: Run) -> 
         ends(second, supervisor)
         assert supervisor._stopping.is_set()
         assert supervisor._exit_code(1) == BAD_CONFIGURATION
+
+    scenario(steps)
+
+
+def test_a_start_that_takes_longer_is_told(scenario: Run) -> None:
+    async def steps(scene: Scene) -> None:
+        first, _ = scene.begin()
+        first.take({"STATUS": "loading logs", "EXTEND_TIMEOUT_USEC": "30000000"})
+        assert scene.told() == ["EXTEND_TIMEOUT_USEC=30000000", "STATUS=broker 0: loading logs broker 1: starting"]
 
     scenario(steps)
 

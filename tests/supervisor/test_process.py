@@ -42,7 +42,9 @@ def supervised(
         store = EmbeddedStore.in_memory(SystemClock())
         changed = asyncio.Event()
         broker = BrokerProcess(
-            1, command, {}, store, changed.set, advice, lambda: may_be_blank(broker), judge_file, with_http=False
+            *(1, command, {}, store, changed.set, advice, lambda: may_be_blank(broker), judge_file),
+            extend_timeout=lambda seconds: None,
+            with_http=False,
         )
         running: Awaitable[None] = asyncio.ensure_future(broker.keep_running())
         async with asyncio.timeout(20):
@@ -59,6 +61,27 @@ def supervised(
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
+
+
+SPEAKS = """
+import os, signal, socket, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+assert "NOTIFY_SOCKET" not in os.environ
+socket.socket(fileno=int(sys.argv[-1])).send(b"READY=1\\nSTATUS=listening")
+signal.pause()
+"""
+
+
+def test_it_says_over_a_socket_of_its_own_what_it_does() -> None:
+    said: list[str] = []
+
+    def is_ready(broker: BrokerProcess) -> bool:
+        if broker.ready:
+            said.append(broker.doing)
+        return broker.ready
+
+    supervised(python(SPEAKS), is_ready)
+    assert said == ["listening"]
 
 
 def test_it_is_started_again_and_again() -> None:
@@ -176,7 +199,11 @@ def test_a_program_that_is_not_there_is_tried_again() -> None:
 def signalled() -> tuple[BrokerProcess, list[int]]:
     """A process that only seems to run, and the signals that it gets."""
     store = EmbeddedStore.in_memory(SystemClock())
-    broker = BrokerProcess(1, [], {}, store, lambda: None, NO_FILE, lambda: False, good, with_http=False)
+    broker = BrokerProcess(
+        *(1, [], {}, store, lambda: None, NO_FILE, lambda: False, good),
+        extend_timeout=lambda seconds: None,
+        with_http=False,
+    )
     sent: list[int] = []
     broker.signal = sent.append  # type: ignore[method-assign]
     broker._process = SimpleNamespace(pid=1)  # type: ignore[assignment]

@@ -34,7 +34,7 @@ def supervised(monkeypatch: pytest.MonkeyPatch) -> tuple[Supervisor, list[Any], 
     """A supervisor of three brokers, which are none."""
     brokers: list[Any] = []
 
-    def process(store: object, index: int, first_id: int, notify: str) -> Any:
+    def process(store: object, index: int, first_id: int) -> Any:
         brokers.append(Broker(first_id + index))
         return brokers[-1]
 

@@ -39,7 +39,7 @@ class Scene:
 
         self.supervisor = Supervisor(read(), read, [])
         store = EmbeddedStore.in_memory(SystemClock())
-        self.brokers = [self.supervisor._process(store, index, 0, "@notify") for index in range(2)]
+        self.brokers = [self.supervisor._process(store, index, 0) for index in range(2)]
         self.supervisor._brokers = self.brokers
         self.sent: list[tuple[int, int]] = []
         self.asked: list[tuple[int, str, float]] = []
@@ -178,7 +178,7 @@ def test_one_that_no_signal_ends_is_told_of_twice_and_no_more(scenario: Run, cap
 def test_without_a_service_manager_brokers_are_told_to_say_that_they_live(scenario: Run) -> None:
     async def steps(scene: Scene) -> None:
         for broker in scene.brokers:
-            assert broker._environment == {"NOTIFY_SOCKET": "@notify", "WATCHDOG_USEC": "30000000"}
+            assert broker._environment == {"WATCHDOG_USEC": "30000000"}
 
     scenario(steps)
 
