@@ -217,7 +217,7 @@ class Daemon:
     async def _serve_http(self, config: Config) -> HttpServer | None:
         address = config.http_listener
         endpoints = Endpoints(lambda: self._registry.pieces(), self._health, self._lifecycle.ready)
-        tls = self._tls.http_context if self._tls is not None and config.http_over_tls else None
+        tls = self._tls.server("HTTP") if self._tls is not None else None
 
         def token() -> str | None:
             value = self._settings.config.value("kafkad.http.token")

@@ -123,10 +123,6 @@ class BrokerTls:
             raise ConnectionError(f"its listener {listener} is encrypted, and this broker has no ssl settings for it")
         return found.loaded.client
 
-    def http_context(self) -> ssl.SSLContext:
-        """For new connections of HTTP; a later call may give another one."""
-        return self._servers[HTTP].context
-
     def check(self, config: Config, named: Collection[str]) -> None:
         """Whether these settings could be used, where they are others, or where one of a listener is among the `named`
         and its files are others: as in Kafka, who sets a location again wants them read. Raises TlsError or StoreError.

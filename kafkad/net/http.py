@@ -13,11 +13,14 @@ import hmac
 import logging
 import socket
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkad.net.stream import Stream
+from kafkad.net.transport import PlainTransport, Transport
+
 if TYPE_CHECKING:
-    from ssl import SSLContext
+    from kafkad.net.tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +32,7 @@ IDLE_TIMEOUT_S = 75.0
 _MOST_PAGE_BYTES = 64 << 20
 """Of all pages of metrics that are being read; the one that is new has room in any case."""
 _PIECE = 64 * 1024
+_END = b"\r\n\r\n"
 _BACKLOG = 100
 _REST_S = 0.5
 
@@ -86,18 +90,18 @@ class _Request(NamedTuple):
 class HttpServer:
     """Made by `serve`; `close` ends open connections too. With a `token` metrics are for those who show it.
 
-    Connections are accepted here, and not by a server of asyncio, which would tell of one only after its handshake.
+    Connections are accepted here, and not by a server of asyncio, which would tell of one only after its handshake, and
+    would work on all handshakes at once.
     """
 
     def __init__(
         self,
         endpoints: Endpoints,
         *,
-        tls: Callable[[], SSLContext] | None = None,
+        tls: ServerTls | None = None,
         token: Callable[[], str | None] = lambda: None,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        """`tls` gives the context for a connection that has just been accepted."""
         self._endpoints = endpoints
         self._tls = tls
         self._token = token
@@ -180,54 +184,45 @@ class HttpServer:
 
     async def _welcome(self, accepted: socket.socket) -> None:
         """Until the peer leaves, is too slow, or the broker stops."""
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(limit=MAX_REQUEST_BYTES)
-        protocol = asyncio.StreamReaderProtocol(reader)
-        handshake_s = None if self._tls is None else self._request_timeout_s
-        with suppress(OSError, TimeoutError):
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol,
-                accepted,
-                ssl=None if self._tls is None else self._tls(),
-                ssl_handshake_timeout=handshake_s,
-            )
-            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-            try:
-                with suppress(asyncio.IncompleteReadError):  # it asks no more, and may still read
-                    await self._serve(reader, writer)
-                writer.close()
-                async with asyncio.timeout(self._request_timeout_s):
-                    await writer.wait_closed()
-            finally:
-                transport.abort()  # without waiting for a peer that does not read its answer
+        with suppress(OSError, EOFError), accepted:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            async with asyncio.timeout(self._request_timeout_s):
+                transport = await self._over(accepted)
+            with closing(transport):
+                await self._serve(Stream(transport))
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _over(self, accepted: socket.socket) -> Transport:
+        if self._tls is None:
+            return PlainTransport.over(accepted)
+        from kafkad.net.tls import accept
+
+        return await accept(self._tls, accepted)
+
+    async def _serve(self, stream: Stream) -> None:
         wait_s = self._request_timeout_s
-        while await self._serve_one(reader, writer, wait_s):
+        while await self._serve_one(stream, wait_s):
             wait_s = IDLE_TIMEOUT_S
 
-    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wait_s: float) -> bool:
+    async def _serve_one(self, stream: Stream, wait_s: float) -> bool:
         """True if there may be another request."""
         try:
-            request = await self._read(reader, wait_s)
+            request = await self._read(stream, wait_s)
             with self._at_work():
                 status, kind, body = await self._answer(request)
         except _Refused as refusal:
             request = _Request("GET", "", keep_alive=False)
             status, kind, body = refusal.status, TEXT, f"{refusal}\n".encode()
-        writer.write(_head(status, kind, len(body), keep_alive=request.keep_alive))
+        head = _head(status, kind, len(body), keep_alive=request.keep_alive)
         async with asyncio.timeout(self._request_timeout_s):
-            await self._send(writer, body if request.method != "HEAD" else b"")
+            await stream.send(head)
+            await self._send(stream, body if request.method != "HEAD" else b"")
         self._reading.pop(_this_task(), None)
         return request.keep_alive
 
-    async def _send(self, writer: asyncio.StreamWriter, body: bytes | bytearray) -> None:
-        """In pieces: what the peer does not read is not copied."""
+    async def _send(self, stream: Stream, body: bytes | bytearray) -> None:
         for begin in range(0, len(body), _PIECE):
-            writer.write(memoryview(body)[begin : begin + _PIECE])
-            await writer.drain()
+            await stream.send(memoryview(body)[begin : begin + _PIECE])
             await asyncio.sleep(0)  # let Kafka's clients in between
-        await writer.drain()
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -239,16 +234,21 @@ class HttpServer:
         finally:
             self._silent[connection] = None
 
-    async def _read(self, reader: asyncio.StreamReader, wait_s: float) -> _Request:
+    async def _read(self, stream: Stream, wait_s: float) -> _Request:
+        received = stream.received
         try:
-            async with asyncio.timeout(wait_s):
-                first = await reader.readexactly(1)
+            if not received:
+                async with asyncio.timeout(wait_s):
+                    await stream.receive()
             async with asyncio.timeout(self._request_timeout_s):
-                head = first + await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
-            raise _Refused(431, f"a request may have {MAX_REQUEST_BYTES} bytes") from None
+                while (end := received.find(_END, 0, MAX_REQUEST_BYTES)) < 0:
+                    if len(received) >= MAX_REQUEST_BYTES:
+                        raise _Refused(431, f"a request may have {MAX_REQUEST_BYTES} bytes")
+                    await stream.receive()
         except TimeoutError:
             raise _Refused(408, "the request did not arrive in time") from None
+        head = bytes(received[: end + len(_END)])
+        del received[: len(head)]
         return _parsed(head)
 
     async def _answer(self, request: _Request) -> tuple[int, str, bytes | bytearray]:
@@ -317,7 +317,7 @@ async def serve(
     address: tuple[str, int],
     endpoints: Endpoints,
     *,
-    tls: Callable[[], SSLContext] | None = None,
+    tls: ServerTls | None = None,
     token: Callable[[], str | None] = lambda: None,
 ) -> HttpServer:
     """Listens on host (empty: every interface) and port; raises OSError when the address cannot be had."""

@@ -15,10 +15,11 @@ import os
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafkad.net.reply import Bytes, FileRange, unsent
 from kafkad.net.transport import reset
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from kafkad.net.server import Listener
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _RECORD: Final = 16_645
 """The most bytes of one record, which is also the most that OpenSSL swallows of one that is not complete."""
@@ -98,6 +101,21 @@ class TlsLayer:
         self._steps.append(step)
         if len(self._steps) == 1:
             self._call_soon(self._turn)
+
+    async def in_turn(self, step: Callable[[], T]) -> T:
+        """What the step returns or raises, once it has had its turn."""
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def take_turn() -> None:
+            if done.cancelled():
+                return
+            try:
+                done.set_result(step())
+            except OSError as error:
+                done.set_exception(error)
+
+        self.queue(take_turn)
+        return await done
 
     def _turn(self) -> None:
         steps, clock = self._steps, self.clock
@@ -270,32 +288,73 @@ class Handshake:
                 self._listener.loop.remove_writer(self._fd)
 
 
+class _Step(NamedTuple):
+    """What one step of a handshake has brought: whether it is over, what of the peer's bytes is behind it, and what is
+    to be said to the peer."""
+
+    is_last: bool
+    left: bytes
+    said: bytes
+
+
 async def connect(layer: TlsLayer, context: ssl.SSLContext, sock: socket.socket, host: str) -> TlsTransport:
     """Agrees on TLS with a server at `host`. Raises OSError, with the reason why it is not trusted if it is not."""
-    loop = asyncio.get_running_loop()
+
+    async def at_once(step: Callable[[], _Step]) -> _Step:
+        return step()
+
     tls = context.wrap_bio(layer.incoming, layer.outgoing, server_hostname=host)
+    return await _agree(layer, tls, sock, at_once)
+
+
+async def accept(server_tls: ServerTls, sock: socket.socket) -> TlsTransport:
+    """Agrees on TLS with a client, step by step in turn with all other handshakes. Raises OSError."""
+    layer = server_tls.layer
+    tls = server_tls.context.wrap_bio(layer.incoming, layer.outgoing, server_side=True)
+    try:
+        transport = await _agree(layer, tls, sock, layer.in_turn)
+    except BaseException:
+        server_tls.failed += 1
+        raise
+    server_tls.handshakes += 1
+    return transport
+
+
+async def _agree(
+    layer: TlsLayer,
+    tls: ssl.SSLObject,
+    sock: socket.socket,
+    take: Callable[[Callable[[], _Step]], Awaitable[_Step]],
+) -> TlsTransport:
+    loop = asyncio.get_running_loop()
     received = b""
     while True:
-        layer.incoming.write(received)
-        try:
-            tls.do_handshake()
-            done = True
-        except ssl.SSLWantReadError:
-            done = False
-        except ssl.SSLError as error:
-            last = layer.outgoing.read()
-            layer.clear()
-            with suppress(OSError):
-                sock.send(last)
-            raise OSError(_reason(error)) from error
-        received, said = layer.incoming.read(), layer.outgoing.read()
+        is_last, received, said = await take(partial(_step, layer, tls, sock, received))
         if said:
             await loop.sock_sendall(sock, said)
-        if done:
+        if is_last:
             return TlsTransport(sock, tls, layer, None, received=received)
-        received += await loop.sock_recv(sock, _RECORD)
-        if not received:
+        more = await loop.sock_recv(sock, _RECORD)
+        if not more:
             raise OSError("it closed the connection during the handshake")
+        received += more
+
+
+def _step(layer: TlsLayer, tls: ssl.SSLObject, sock: socket.socket, received: bytes) -> _Step:
+    layer.incoming.write(received)
+    is_last = False
+    try:
+        tls.do_handshake()
+        is_last = True
+    except ssl.SSLWantReadError:
+        pass
+    except ssl.SSLError as error:
+        last = layer.outgoing.read()
+        layer.clear()
+        with suppress(OSError):
+            sock.send(last)
+        raise OSError(_reason(error)) from error
+    return _Step(is_last, layer.incoming.read(), layer.outgoing.read())
 
 
 class TlsTransport:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from kafkad.net import http
+from kafkad.net import http, tls
 from kafkad.net.http import Condition, Endpoints, HttpServer
+from kafkad.net.tls import ServerTls, TlsLayer
 from tests.certificates import Authority, client_context, server_context
 
 
@@ -33,15 +35,19 @@ class Broker:
 
 @asynccontextmanager
 async def serving(
-    broker: Broker, timeout_s: float = 5.0, tls: Callable[[], ssl.SSLContext] | None = None
+    broker: Broker, timeout_s: float = 5.0, encrypted: ServerTls | None = None
 ) -> AsyncIterator[HttpServer]:
     endpoints = Endpoints(broker.metrics, broker.health, broker.ready)
-    server = HttpServer(endpoints, request_timeout_s=timeout_s, tls=tls)
+    server = HttpServer(endpoints, request_timeout_s=timeout_s, tls=encrypted)
     await server.listen("127.0.0.1", 0)
     try:
         yield server
     finally:
         await server.close()
+
+
+def https(context: ssl.SSLContext) -> ServerTls:
+    return ServerTls(TlsLayer(asyncio.get_running_loop().call_soon), context, lambda certificate: "nobody")
 
 
 async def exchange(server: HttpServer, *sent: bytes) -> bytes:
@@ -224,8 +230,9 @@ def test_connections_count_before_their_handshake_which_has_its_time_too(
         return answer
 
     async def run() -> None:
-        context = server_context(authority.issue(), tmp_path)
-        async with serving(Broker(), timeout_s=1, tls=lambda: context) as server:
+        async with serving(
+            Broker(), timeout_s=1, encrypted=https(server_context(authority.issue(), tmp_path))
+        ) as server:
             for room_is_needed in (True, False):
                 silent, writer = await asyncio.open_connection("127.0.0.1", server.port)
                 writer.write(b"\x16\x03")
@@ -233,6 +240,70 @@ def test_connections_count_before_their_handshake_which_has_its_time_too(
                     assert (await answer(server)).endswith(b"b 2\n")
                 assert await asyncio.wait_for(silent.read(), 10) == b""
                 await closed(writer)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
+
+
+def hello() -> bytes:
+    """What a client of TLS says first."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
+
+
+def test_handshakes_take_turns_with_the_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In each turn of the loop they have no more than their share, however many clients send their greeting at once."""
+    now, turn = 0.0, 0
+    step, turns_of_greetings = tls._step, list[int]()
+
+    def slow_step(layer: TlsLayer, state: ssl.SSLObject, sock: socket.socket, received: bytes) -> object:
+        nonlocal now
+        if received:
+            turns_of_greetings.append(turn)
+            now += 0.0004
+        return step(layer, state, sock, received)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+
+        def call_soon(callback: Callable[[], None]) -> None:
+            nonlocal turn
+            turn += 1
+            loop.call_soon(callback)
+
+        encrypted = https(server_context(Authority().issue(), tmp_path))
+        encrypted.layer = TlsLayer(call_soon, lambda: now)
+        async with serving(Broker(), encrypted=encrypted) as server:
+            clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(10)]
+            while len(server._connections) < len(clients):
+                await asyncio.sleep(0)
+            for client in clients:
+                client.sendall(hello())
+            while len(turns_of_greetings) < len(clients):
+                await asyncio.sleep(0)
+            assert max(Counter(turns_of_greetings).values()) <= 3
+            for client in clients:
+                client.close()
+
+    monkeypatch.setattr(tls, "_step", slow_step)
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_long_page_arrives_over_tls_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    broker, authority = Broker(), Authority()
+    monkeypatch.setattr(broker, "metrics", lambda: ["a" * 1_000_000] * 5)
+
+    async def run() -> None:
+        async with serving(broker, encrypted=https(server_context(authority.issue(), tmp_path))) as server:
+            reader, writer = await asyncio.open_connection("localhost", server.port, ssl=client_context(authority))
+            writer.write(get("/health") + closing("/metrics"))
+            assert len((await reader.read()).rpartition(b"\r\n\r\n")[2]) == 5_000_000
+            await closed(writer)
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
