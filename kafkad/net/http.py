@@ -1,9 +1,9 @@
 """A small HTTP/1.1 listener for machines that watch kafkad: /metrics, /health, /ready. Reads nothing but GET and HEAD.
 
-It shares the event loop with Kafka's clients, so everything is bounded: connections, the size of a request, the time
-one may take to arrive or to be read. When there are too many connections, the one that has said nothing for longest
-makes room for the next. Metrics are collected once for all who ask meanwhile; of pages that are not read yet only the
-latest are kept, and who reads an older one is closed.
+It shares the event loop with Kafka's clients, so everything is bounded: connections, also of one address, the size of a
+request, the time one may take to arrive or to be read. When there are too many connections, the one that has said
+nothing for longest makes room for the next. Metrics are collected once for all who ask meanwhile; of pages that are not
+read yet only the latest are kept, and who reads an older one is closed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.net.stream import Stream
 from kafkad.net.transport import PlainTransport, Transport
+from kafkad.net.visitors import Visitors
 
 if TYPE_CHECKING:
     from kafkad.net.tls import ServerTls
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 8192
 MAX_CONNECTIONS = 64
+MAX_CONNECTIONS_OF_HOST = 16
 REQUEST_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 75.0
 """Longer than the minute between two scrapes."""
@@ -108,9 +110,7 @@ class HttpServer:
         self._request_timeout_s = request_timeout_s
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
-        self._connections: set[asyncio.Task[None]] = set()
-        self._silent: dict[asyncio.Task[None], None] = {}
-        """Those that wait for their peer; the one that has waited longest is the first."""
+        self._connections: Visitors[asyncio.Task[None]] = Visitors(MAX_CONNECTIONS, MAX_CONNECTIONS_OF_HOST)
         self._collecting: asyncio.Task[bytearray] | None = None
         self._reading: dict[asyncio.Task[None], bytearray] = {}
         """Who is being sent which page of metrics; the oldest page is the first."""
@@ -139,7 +139,7 @@ class HttpServer:
         return int(self._sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        tasks: list[asyncio.Task[Any]] = [*self._accepting, *self._connections]
+        tasks: list[asyncio.Task[Any]] = [*self._accepting, *self._connections.all()]
         if self._collecting is not None:
             tasks.append(self._collecting)
         for task in tasks:
@@ -157,29 +157,31 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, _ = await loop.sock_accept(listening)
+                accepted, address = await loop.sock_accept(listening)
             except OSError as error:  # it has gone again, or there are no descriptors left
                 log.warning("cannot accept a connection for HTTP: %s", error)
                 await asyncio.sleep(_REST_S)
                 continue
-            while len(self._connections) >= MAX_CONNECTIONS and self._silent:
-                await self._dismiss(next(iter(self._silent)))
-            if len(self._connections) >= MAX_CONNECTIONS:
+            host = address[0]
+            if await self._make_room_for(host):
+                task = asyncio.create_task(self._welcome(accepted))
+                self._connections.enter(task, host)
+                task.add_done_callback(self._forget)
+            else:
                 accepted.close()
-                continue
-            task = asyncio.create_task(self._welcome(accepted))
-            self._connections.add(task)
-            self._silent[task] = None
-            task.add_done_callback(self._forget)
             await asyncio.sleep(0)  # it begins: until then, nobody would close its socket
 
-    async def _dismiss(self, connection: asyncio.Task[None]) -> None:
-        connection.cancel()
-        await asyncio.wait([connection])
+    async def _make_room_for(self, host: str) -> bool:
+        while not self._connections.has_room_for(host):
+            connection = self._connections.who_makes_room_for(host)
+            if connection is None:
+                return False
+            connection.cancel()
+            await asyncio.wait([connection])
+        return True
 
     def _forget(self, connection: asyncio.Task[None]) -> None:
-        self._connections.discard(connection)
-        self._silent.pop(connection, None)
+        self._connections.leave(connection)
         self._reading.pop(connection, None)
 
     async def _welcome(self, accepted: socket.socket) -> None:
@@ -228,11 +230,11 @@ class HttpServer:
     def _at_work(self) -> Iterator[None]:
         """Meanwhile this connection makes no room for others."""
         connection = _this_task()
-        del self._silent[connection]
+        self._connections.is_answered(connection)
         try:
             yield
         finally:
-            self._silent[connection] = None
+            self._connections.is_silent(connection)
 
     async def _read(self, stream: Stream, wait_s: float) -> _Request:
         received = stream.received
@@ -275,12 +277,12 @@ class HttpServer:
             async for piece in _one_by_one(self._endpoints.metrics()):
                 page += piece.encode()
                 await asyncio.sleep(0)  # let Kafka's clients in between
-            self._make_room(len(page))
+            self._drop_pages(len(page))
             return page
         finally:
             self._collecting = None
 
-    def _make_room(self, size: int) -> None:
+    def _drop_pages(self, size: int) -> None:
         """For a new page: closes who reads the oldest ones."""
         pages = {id(page): page for page in self._reading.values()}
         left = sum(map(len, pages.values()))
