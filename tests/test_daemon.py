@@ -227,6 +227,20 @@ def test_a_supervisor_hears_from_the_beginning_of_the_start_on_that_a_broker_liv
         assert asyncio.run(started(manager, notices, store, supervisor)) == "WATCHDOG=1"
 
 
+@pytest.mark.parametrize(
+    ("settings", "tells"),
+    [(["http.listener=127.0.0.1:9404"], True), (["http.listener=:9404"], False), (["kafkad.http.token=t"], True)],
+)
+def test_users_are_told_of_where_not_just_anybody_reads_the_metrics(
+    tmp_path: Path, settings: list[str], tells: bool
+) -> None:
+    async def daemon() -> Daemon:
+        config = load(None, [f"log.dirs={tmp_path}", "http.listener=:9404", *settings], {})
+        return Daemon(config, lambda: config, None)
+
+    assert asyncio.run(daemon())._may_tell_of_users() is tells
+
+
 def test_idle_connections_are_looked_for_again_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkad.broker.daemon._IDLE_CHECK_MS", 1)
 

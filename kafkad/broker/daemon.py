@@ -35,7 +35,7 @@ from kafkad.broker.supervised import Supervised
 from kafkad.broker.thread_per_call import ThreadPerCall
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, ZooKeeperAddress
-from kafkad.config.exposed import exposed
+from kafkad.config.exposed import exposed, has_open_metrics
 from kafkad.config.reloading import settled
 from kafkad.controller.registration import OtherCluster, refuse_other_cluster
 from kafkad.exit_status import BAD_CONFIGURATION, FAILED
@@ -352,7 +352,7 @@ class Daemon:
                 await parts.start(before_serving=store.will_serve)
             except CannotListen as error:
                 raise StartError(f"{error}; see the setting listeners") from error
-        self._registry = parts.metrics(self._lifecycle)
+        self._registry = parts.metrics(self._lifecycle, self._may_tell_of_users)
         if store.collect is not None:
             self._registry.add(store.collect)
         if self._tls is not None:
@@ -390,6 +390,11 @@ class Daemon:
         problem = None if self._store is None else self._store.problem
         open_to_all = [f"{EXPOSED}{why}" for why in exposed(self._settings.config)]
         return Condition(health.good, "\n".join([health.text, *damaged, *([problem] if problem else []), *open_to_all]))
+
+    def _may_tell_of_users(self) -> bool:
+        if self._supervised is not None:
+            return not self._supervised.has_open_metrics
+        return not has_open_metrics(self._settings.config)
 
     def _offline(self) -> list[str]:
         return [directory.path for directory in self._logs.directories if directory.failure is not None]

@@ -196,7 +196,8 @@ class Parts:
         if self.own_password is not None:
             self.own_password.settings_changed()
 
-    def metrics(self, lifecycle: Lifecycle) -> Registry:
+    def metrics(self, lifecycle: Lifecycle, with_users: Callable[[], bool]) -> Registry:
+        """`with_users`: whether names of users may be told at that moment."""
         return metering.registry(
             lifecycle=lifecycle,
             probes=self.probes.values(),
@@ -210,7 +211,7 @@ class Parts:
             offsets=self.coordinators.offsets,
             verifier=self.verifier,
             transactions=self.coordinators.transaction_families,
-            quotas=self.quotas.collect,
+            quotas=lambda: self.quotas.collect(with_users=with_users()),
             config=lambda: self.settings.config,
             logins=self.logins,
         )

@@ -147,9 +147,10 @@ class QuotasInForce:
             ),
         )
 
-    def collect(self) -> Iterator[Family | None]:
+    def collect(self, *, with_users: bool) -> Iterator[Family | None]:
         """What clients with a quota took of late, under the names that rules of the JMX exporter give it. Clients may
-        have made up thousands of ids, each with what it took of the same quota."""
+        have made up thousands of ids, each with what it took of the same quota. Without users there is nothing of
+        quotas that are theirs."""
         if self.clients is None:
             return
         samples: dict[str, list[tuple[Labels | str, float]]] = {}
@@ -158,7 +159,7 @@ class QuotasInForce:
             if not meter.is_idle(now_ms):
                 resource, sharers, values = meter.measured(now_ms)
                 labels = (("resource", resource), ("user", sharers.user), ("clientId", sharers.client))
-                for name, value in values.items():
+                for name, value in values.items() if with_users or not sharers.user else ():
                     samples.setdefault(name, []).append((labels, value))
             if not number % READ_AT_ONCE:
                 yield PAUSE

@@ -14,6 +14,12 @@ _READABLE = {
 }
 
 
+def has_open_metrics(config: Config) -> bool:
+    """Whether others than those of this machine may read the metrics, without a token."""
+    http = config.http_listener
+    return http is not None and not _THIS_MACHINE.fullmatch(http[0]) and not config.value("kafkad.http.token")
+
+
 def exposed(config: Config) -> list[str]:
     """A warning for each of them; none with `kafkad.insecure=true`."""
     if config.bool("kafkad.insecure"):
@@ -25,7 +31,7 @@ def exposed(config: Config) -> list[str]:
         if endpoint.protocol in _READABLE and not _THIS_MACHINE.fullmatch(endpoint.host)
     ]
     http = config.http_listener
-    if http is not None and not _THIS_MACHINE.fullmatch(http[0]) and not config.value("kafkad.http.token"):
+    if http is not None and has_open_metrics(config):
         found.append(
             f"http.listener is on {http[0] or 'every interface'}: anybody who reaches it may read the metrics; set "
             "kafkad.http.token, or say kafkad.insecure=true"

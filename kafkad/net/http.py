@@ -40,6 +40,8 @@ _REST_S = 0.5
 
 TOKEN_VARIABLE = "KAFKAD_SUPERVISOR_TOKEN"
 """In the environment of one of several brokers: what its supervisor shows at its private listener."""
+OPEN_METRICS_VARIABLE = "KAFKAD_SUPERVISOR_OPEN_METRICS"
+"""There, too, where the supervisor tells metrics to anybody."""
 
 TEXT = "text/plain; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kafkad import STARTED
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError
+from kafkad.config.exposed import has_open_metrics
 from kafkad.config.reloading import settled
 from kafkad.config.several import given_to_brokers, settings_of
 from kafkad.exit_status import BAD_CONFIGURATION, FAILED
@@ -27,7 +28,7 @@ from kafkad.meta.left_brokers import partitions_left_behind
 from kafkad.meta.znodes import ClusterId
 from kafkad.metrics import Registry
 from kafkad.net import http
-from kafkad.net.http import Condition, Endpoints, HttpServer
+from kafkad.net.http import OPEN_METRICS_VARIABLE, Condition, Endpoints, HttpServer
 from kafkad.supervisor.broker_http import PAGE_S, HttpAnswer, told_of
 from kafkad.supervisor.file_in_use import FileInUse
 from kafkad.supervisor.metrics import merged, own_families
@@ -198,11 +199,12 @@ class Supervisor:
     def _process(self, store: EmbeddedStore, index: int, first_id: int) -> BrokerProcess:
         settings = settings_of(self._config, index, first_id)
         words = [word for setting in settings for word in ("--set", setting)]
+        open_to_others = has_open_metrics(self._config)
         watchdog_us = round(2 * self._tick_s * _MICROSECONDS)
         return BrokerProcess(
             first_id + index,
             [*self._command, *words],
-            {"WATCHDOG_USEC": str(watchdog_us)},
+            {"WATCHDOG_USEC": str(watchdog_us), **({OPEN_METRICS_VARIABLE: "1"} if open_to_others else {})},
             store,
             self._changed,
             self._advice,

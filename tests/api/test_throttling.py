@@ -593,17 +593,22 @@ def test_a_quota_of_the_store_is_in_force(broker: OneBroker) -> None:
 
     give({"producer_byte_rate": "1000", "SCRAM-SHA-256": "…"})
     assert dispatcher.throttling is not None
-    assert list(broker.parts.quotas.collect()) == [], "nobody has taken anything"
+    assert list(broker.parts.quotas.collect(with_users=True)) == [], "nobody has taken anything"
     quotas = broker.parts.quotas.clients
     assert quotas is not None
     budget = quotas.of("u", "c", broker.context.clock.monotonic_ms())
     assert budget is not None and budget.produce is not None
     budget.produce.take(50_000, broker.context.clock.monotonic_ms())
-    told = {family.name: list(family.samples) for family in broker.parts.quotas.collect() if family is not None}
+    told = {
+        family.name: list(family.samples)
+        for family in broker.parts.quotas.collect(with_users=True)
+        if family is not None
+    }
     whose = (("resource", "Produce"), ("user", "u"), ("clientId", ""))
     [(labels, rate)] = told["kafka_server_quota_byte_rate"]
     assert (labels, rate) == (whose, pytest.approx(5000, rel=0.1))
     assert told["kafka_server_quota_throttle_time"] == [(whose, pytest.approx(40_000, rel=0.1))]
+    assert list(broker.parts.quotas.collect(with_users=False)) == [], "nor of whom, to just anybody"
     give({"SCRAM-SHA-256": "…"})
     assert dispatcher.throttling is None
 

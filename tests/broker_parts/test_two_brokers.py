@@ -181,7 +181,7 @@ def test_what_a_broker_has_not_answered_is_counted_by_the_controller(in_memory: 
 
 def metrics(broker: Broker) -> dict[str, float]:
     """The values of one scrape by name and labels."""
-    text = "".join(broker.parts.metrics(Lifecycle()).pieces())
+    text = "".join(broker.parts.metrics(Lifecycle(), lambda: True).pieces())
     lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in lines}
 

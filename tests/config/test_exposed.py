@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkad.config import load
-from kafkad.config.exposed import exposed
+from kafkad.config.exposed import exposed, has_open_metrics
 
 
 def listening(listeners: str, *settings: str) -> list[str]:
@@ -59,6 +59,8 @@ def test_who_means_it_is_told_nothing() -> None:
 )
 def test_metrics_that_anybody_may_read_are_named(settings: list[str], told: bool) -> None:
     found = listening("IN://127.0.0.1:9092", "listener.name.http.ssl.keystore.location=/k", *settings)
+    config = load(None, ["listener.name.http.ssl.keystore.location=/k", *settings], {})
+    assert has_open_metrics(config) is (told or "kafkad.insecure=true" in settings)
     assert bool(found) is told
     if told:
         assert found[0].endswith("may read the metrics; set kafkad.http.token, or say kafkad.insecure=true")

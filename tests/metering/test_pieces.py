@@ -114,7 +114,7 @@ def test_quotas_of_clients_that_are_made_up() -> None:
         assert budget is not None and budget.produce is not None
         budget.produce.take(1, 0)
     in_force: Any = SimpleNamespace(clients=clients, _clock=SimpleNamespace(monotonic_ms=lambda: 1_000.0))
-    collected = list(QuotasInForce.collect(in_force))
+    collected = list(QuotasInForce.collect(in_force, with_users=True))
     assert collected[:2] == [PAUSE, PAUSE]
     families = {family.name: len(list(family.samples)) for family in collected if family is not None}
     assert families == {"kafka_server_quota_byte_rate": 1_200, "kafka_server_quota_throttle_time": 1_200}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kafkad.broker.supervised import Supervised
 from kafkad.clock import SystemClock
 from kafkad.config import Config, load
 from kafkad.meta.embedded import EmbeddedStore
@@ -181,6 +183,26 @@ def test_without_a_service_manager_brokers_are_told_to_say_that_they_live(scenar
             assert broker._environment == {"WATCHDOG_USEC": "30000000"}
 
     scenario(steps)
+
+
+@pytest.mark.parametrize(("settings", "told"), [([], True), (["kafkad.http.token=t"], False)])
+def test_brokers_are_told_whether_anybody_may_read_the_metrics(settings: list[str], told: bool) -> None:
+    """Of all but the first the settings do not say it."""
+
+    async def steps() -> None:
+        config = load(None, ["kafkad.brokers=2", "http.listener=0.0.0.0:9404", *settings], {})
+        store = EmbeddedStore.in_memory(SystemClock())
+        broker = Supervisor(config, lambda: config, [])._process(store, 1, 0)
+        here, there = socket.socketpair()
+        inherited = [here.detach(), there.detach()]
+        environment = dict(broker._environment)
+        supervised = Supervised.inherited(inherited, environment)
+        assert (supervised.has_open_metrics, list(environment)) == (told, ["WATCHDOG_USEC"])
+        supervised.store.close()
+        supervised.notices.close()
+        broker._http.close()  # type: ignore[union-attr]
+
+    asyncio.run(steps())
 
 
 def test_one_that_hangs_is_not_up_and_the_others_metrics_come_in_time(scenario: Run) -> None:
