@@ -23,12 +23,14 @@ import pytest
 
 from kafkad import __version__
 from kafkad.broker.daemon import Daemon
+from kafkad.broker.lifecycle import BrokerState
 from kafkad.broker.metadata_store import MetadataStore
 from kafkad.broker.parts import Parts
 from kafkad.broker.supervised import Supervised
 from kafkad.config import Config, load
 from kafkad.errors import ErrorCode
 from kafkad.exit_status import FAILED
+from kafkad.log.damage import Damage
 from kafkad.log.log import Log
 from kafkad.names import TopicPartition
 from kafkad.systemd import NOT_BLANK
@@ -225,6 +227,29 @@ def test_a_supervisor_hears_from_the_beginning_of_the_start_on_that_a_broker_liv
     monkeypatch.setenv("WATCHDOG_USEC", "30000000")
     with manager:
         assert asyncio.run(started(manager, notices, store, supervisor)) == "WATCHDOG=1"
+
+
+def test_names_and_paths_are_told_in_full_alone(tmp_path: Path) -> None:
+    place = Damage(f"{tmp_path}/secret-0/00000000000000000000.log", 0, 10, 0, 1, "rot", was_cut=False)
+
+    async def scenario() -> None:
+        config = load(None, [f"log.dirs={tmp_path}"], {})
+        daemon = Daemon(config, lambda: config, None)
+        daemon._lifecycle.enter(BrokerState.RECOVERY, f"loading {tmp_path}: recovering secret-0")
+        daemon._logs.damages.add(TopicPartition("secret", 0), place)
+        assert daemon._health(True).text.count("secret-0") == 3
+        assert daemon._health(False).text.split("\n") == [
+            "loading logs",
+            "damaged: places in logs: 1; the log names them",
+        ]
+        assert daemon._lifecycle.ready(False) == (False, "loading logs")
+        daemon._lifecycle.enter(BrokerState.RUNNING)
+        assert daemon._lifecycle.ready(False) == (True, "ok")
+        daemon._logs.directories[0].failure = "Input/output error"
+        assert daemon._health(True).text == f"log directories are offline: {tmp_path}"
+        assert daemon._health(False).text == "log directories are offline: 1 of 1"
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

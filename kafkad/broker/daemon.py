@@ -381,13 +381,16 @@ class Daemon:
     def _loading(self, doing: str) -> None:
         self._lifecycle.enter(BrokerState.RECOVERY, doing)
 
-    def _health(self) -> Condition:
+    def _health(self, in_full: bool) -> Condition:
         offline = self._offline()
         if offline:
-            return Condition(False, f"log directories are offline: {', '.join(offline)}")
-        health = self._lifecycle.health()
+            which = ", ".join(offline) if in_full else f"{len(offline)} of {len(self._logs.directories)}"
+            return Condition(False, f"log directories are offline: {which}")
+        health = self._lifecycle.health(in_full)
         damaged = [f"{DAMAGED}{damage.text(tp)}" for tp, damage in self._logs.damages.kept()]
-        problem = None if self._store is None else self._store.problem
+        if damaged and not in_full:
+            damaged = [f"{DAMAGED}places in logs: {len(damaged)}; the log names them"]
+        problem = None if self._store is None else self._store.problem_told(in_full=in_full)
         open_to_all = [f"{EXPOSED}{why}" for why in exposed(self._settings.config)]
         return Condition(health.good, "\n".join([health.text, *damaged, *([problem] if problem else []), *open_to_all]))
 

@@ -27,9 +27,14 @@ class Lifecycle:
         self.state = state
         self.doing = doing
 
-    def health(self) -> Condition:
+    def health(self, in_full: bool) -> Condition:
         """A broker that loads its logs is healthy, however long that takes, so that no liveness probe kills it."""
-        return Condition(True, self.doing or "ok")
+        return Condition(True, self._told(in_full))
 
-    def ready(self) -> Condition:
-        return Condition(self.state is BrokerState.RUNNING, self.doing or "ok")
+    def ready(self, in_full: bool) -> Condition:
+        return Condition(self.state is BrokerState.RUNNING, self._told(in_full))
+
+    def _told(self, in_full: bool) -> str:
+        if self.state is BrokerState.RECOVERY and not in_full:
+            return "loading logs"
+        return self.doing or "ok"

@@ -33,6 +33,10 @@ class MetadataStore:
         """Why no changes are taken now, in words for people."""
         return self.session.problem
 
+    def problem_told(self, *, in_full: bool) -> str | None:
+        """The same; unless in full, without the path of a store that is this broker's own."""
+        return self.problem if self.embedded is None else self.embedded.problem_told(in_full=in_full)
+
     async def close(self) -> None:
         """Ends the session; ephemeral nodes of an embedded store go at its next `open`."""
         if self.embedded is not None:

@@ -142,25 +142,29 @@ class EmbeddedStore:
     @property
     def problem(self) -> str | None:
         """Why the disk refused the last write, in words for people; None when it took it."""
+        return self.problem_told(in_full=True)
+
+    def problem_told(self, *, in_full: bool) -> str | None:
+        """The same, with its path or with that path's setting."""
+        place = self.path if in_full else "kafkad.metadata.dir"
         error = self._refusal
         if error is None or (self.is_starting and self._has_no_room(error)):
             return None
         if isinstance(error, NoRoom):
-            return self._almost_full
+            return self._almost_full(place)
         if self._has_no_room(error):
-            what, until = f"the disk of {self.path} was full at the last change", " until there is room"
+            what, until = f"the disk of {place} was full at the last change", " until there is room"
         else:
-            what, until = f"{self.path} cannot be written ({_why(error)})", ""
+            what, until = f"{place} cannot be written ({_why(error)})", ""
         return f"{what}: changes of metadata are refused{until}"
 
-    @property
-    def _almost_full(self) -> str:
+    def _almost_full(self, place: str) -> str:
         error = None if self._journal is None else self._journal.unknown_room
-        full = f"the disk of {self.path} is full"
+        full = f"the disk of {place} is full"
         until, mend = "there is room", "; delete records or topics to make it"
         if error is not None:
             full, until, mend = (
-                f"it cannot be told whether the disk of {self.path} has room ({_why(error)})",
+                f"it cannot be told whether the disk of {place} has room ({_why(error)})",
                 "it can",
                 "",
             )
@@ -239,7 +243,7 @@ class EmbeddedStore:
             return
         await asyncio.get_running_loop().run_in_executor(self._executor, journal.look_for_room)
         if journal.is_short:
-            self._refusal = NoRoom(waiting, self._almost_full)
+            self._refusal = NoRoom(waiting, self._almost_full(self.path))
             raise self._refusal
 
     def _data(self, path: str) -> bytes | None:

@@ -70,11 +70,12 @@ class Condition(NamedTuple):
 
 
 class Endpoints(NamedTuple):
-    """Answers that are at hand, or that others have to be asked for."""
+    """Answers that are at hand, or that others have to be asked for. `health` and `ready` are told whether to answer in
+    full, or without names of topics and paths."""
 
     metrics: Callable[[], Iterable[str] | AsyncIterable[str]]
-    health: Callable[[], Condition | Awaitable[Condition]]
-    ready: Callable[[], Condition | Awaitable[Condition]]
+    health: Callable[[bool], Condition | Awaitable[Condition]]
+    ready: Callable[[bool], Condition | Awaitable[Condition]]
 
 
 class _Refused(Exception):
@@ -257,12 +258,13 @@ class HttpServer:
 
     async def _answer(self, request: _Request) -> tuple[int, str, bytes | bytearray]:
         if request.path == "/metrics":
-            self._authorize(request)
+            if not self._shows_token(request):
+                raise _Refused(401, "metrics are for those who show the token, as in Authorization: Bearer TOKEN")
             return 200, PROMETHEUS, await self._metrics()
         asked = {"/health": self._endpoints.health, "/ready": self._endpoints.ready}.get(request.path)
         if asked is None:
             raise _Refused(404, "not found; try /metrics, /health or /ready")
-        answer = asked()
+        answer = asked(self._shows_token(request))
         condition = answer if isinstance(answer, Condition) else await answer
         return (200 if condition.good else 503), TEXT, f"{condition.text}\n".encode()
 
@@ -296,10 +298,10 @@ class HttpServer:
                 del self._reading[connection]
                 connection.cancel()
 
-    def _authorize(self, request: _Request) -> None:
+    def _shows_token(self, request: _Request) -> bool:
+        """True also where there is none to show."""
         token, shown = self._token(), request.authorization.encode("latin-1")
-        if token and not hmac.compare_digest(shown, f"Bearer {token}".encode()):
-            raise _Refused(401, "metrics are for those who show the token, as in Authorization: Bearer TOKEN")
+        return not token or hmac.compare_digest(shown, f"Bearer {token}".encode())
 
 
 def _this_task() -> asyncio.Task[None]:

@@ -18,8 +18,8 @@ class HttpAnswer(NamedTuple):
     text: str
 
 
-async def ask(port: int, path: str, token: str, within_s: float = ANSWER_S) -> HttpAnswer | None:
-    """The answer to a GET by who shows the token; None when there is none in time."""
+async def ask(port: int, path: str, token: str | None, within_s: float = ANSWER_S) -> HttpAnswer | None:
+    """The answer to a GET by who shows the token, if any; None when there is none in time."""
     try:
         async with asyncio.timeout(within_s):
             whole = await _exchange(port, path, token)
@@ -29,10 +29,11 @@ async def ask(port: int, path: str, token: str, within_s: float = ANSWER_S) -> H
     return HttpAnswer(b" 200 " in head.partition(b"\r\n")[0], body.decode()) if separator else None
 
 
-async def _exchange(port: int, path: str, token: str) -> bytes:
+async def _exchange(port: int, path: str, token: str | None) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        headers = f"Host: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n"
+        shown = f"Authorization: Bearer {token}\r\n" if token is not None else ""
+        headers = f"Host: localhost\r\n{shown}Connection: close\r\n"
         writer.write(f"GET {path} HTTP/1.1\r\n{headers}\r\n".encode())
         return await reader.read()
     finally:

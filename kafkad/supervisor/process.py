@@ -178,22 +178,23 @@ class BrokerProcess:
                 *(self.broker_id, self.pid),
             )
 
-    async def ask(self, path: str, within_s: float = ANSWER_S) -> HttpAnswer | None:
+    async def ask(self, path: str, within_s: float = ANSWER_S, *, in_full: bool = True) -> HttpAnswer | None:
         """None also when it does not run."""
         if self._process is None or self._http is None:
             return None
-        answer = await ask(self._http.getsockname()[1], path, self._http_token, within_s)
+        answer = await ask(self._http.getsockname()[1], path, self._http_token if in_full else None, within_s)
         if answer is not None:
             self._heard_at = monotonic()
         return answer
 
-    def unanswered(self) -> str:
-        """Says in words why there is no answer. What one that is ready said last is not what it does."""
+    def unanswered(self, in_full: bool) -> str:
+        """Says in words why there is no answer. What one that is ready said last is not what it does; what another one
+        said may have names in it, which are told in full alone."""
         if self._process is None:
             return self.doing
         silent_s = monotonic() - self._heard_at
         silent = f"process {self.pid} does not answer, and has been silent for {silent_s:.0f} s"
-        doing = "" if self.ready else f"{self.doing}; "
+        doing = f"{self.doing}; " if in_full and not self.ready else ""
         return f"{doing}{silent}" + ("" if self._ends_itself else "; it is started again if that goes on")
 
     async def _run(self) -> tuple[int, int]:

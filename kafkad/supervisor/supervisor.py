@@ -381,35 +381,35 @@ class Supervisor:
         waiting = [f"broker {broker.broker_id}: {broker.doing}" for broker in self._brokers if not broker.ready]
         return "\n".join(waiting)
 
-    async def _ready(self) -> Condition:
-        answers = await self._ask_all("/ready")
+    async def _ready(self, in_full: bool) -> Condition:
+        answers = await self._ask_all("/ready", in_full=in_full)
         bad = [
-            f"broker {broker.broker_id}: {broker.unanswered() if answer is None else answer.text.rstrip()}"
+            f"broker {broker.broker_id}: {broker.unanswered(in_full) if answer is None else answer.text.rstrip()}"
             for broker, answer in answers
             if answer is None or not answer.good
         ]
-        if bad and (problem := self._problem_of_store()) is not None:
+        if bad and (problem := self._problem_of_store(in_full)) is not None:
             bad.append(problem)
         return Condition(not bad, "\n".join(bad) or "ok")
 
-    async def _health(self) -> Condition:
+    async def _health(self, in_full: bool) -> Condition:
         """A broker that hangs or is being started again is no reason to kill them all: it is named, and that is all."""
         good, lines = True, []
-        for broker, answer in await self._ask_all("/health"):
+        for broker, answer in await self._ask_all("/health", in_full=in_full):
             if answer is None:
-                lines.append(f"broker {broker.broker_id}: {broker.unanswered()}")
+                lines.append(f"broker {broker.broker_id}: {broker.unanswered(in_full)}")
             else:
                 good = good and answer.good
                 lines += told_of(broker.broker_id, answer.text)
-        if (problem := self._problem_of_store()) is not None:
+        if (problem := self._problem_of_store(in_full)) is not None:
             lines.append(problem)
         return Condition(good, "\n".join(lines) or "ok")
 
-    def _problem_of_store(self) -> str | None:
-        return None if self._store is None else self._store.problem
+    def _problem_of_store(self, in_full: bool) -> str | None:
+        return None if self._store is None else self._store.problem_told(in_full=in_full)
 
-    async def _ask_all(self, path: str) -> list[tuple[BrokerProcess, HttpAnswer | None]]:
-        answers = await together(broker.ask(path) for broker in self._brokers)
+    async def _ask_all(self, path: str, *, in_full: bool = True) -> list[tuple[BrokerProcess, HttpAnswer | None]]:
+        answers = await together(broker.ask(path, in_full=in_full) for broker in self._brokers)
         return list(zip(self._brokers, answers, strict=True))
 
     async def _metrics(self) -> AsyncIterator[str]:

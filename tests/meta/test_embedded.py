@@ -483,6 +483,7 @@ def test_another_error_is_told_until_a_write_succeeds(tmp_path: Path, monkeypatc
                 await session.create("/a")
             told = f"{store.path} cannot be written (Input/output error): changes of metadata are refused"
             assert session.problem == store.problem == told
+            assert store.problem_told(in_full=False) == told.replace(store.path, "kafkad.metadata.dir")
         await session.create("/a")
         assert session.problem is None
         await store.close()

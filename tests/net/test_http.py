@@ -26,10 +26,10 @@ class Broker:
     def metrics(self) -> list[str]:
         return ["a 1\n", "b 2\n"]
 
-    def ready(self) -> Condition:
+    def ready(self, in_full: bool) -> Condition:
         return Condition(self.problem is None, self.problem or "ok")
 
-    def health(self) -> Condition:
+    def health(self, in_full: bool) -> Condition:
         return Condition(True, self.problem or "ok")
 
 
@@ -215,7 +215,7 @@ def test_whoever_is_being_answered_makes_no_room(monkeypatch: pytest.MonkeyPatch
     async def run() -> None:
         asked, known = asyncio.Event(), asyncio.Event()
 
-        async def health() -> Condition:
+        async def health(in_full: bool) -> Condition:
             asked.set()
             await known.wait()
             return Condition(True, "ok")
@@ -435,7 +435,7 @@ class AskedBroker:
             await asyncio.sleep(0)
             yield piece
 
-    async def condition(self) -> Condition:
+    async def condition(self, in_full: bool) -> Condition:
         await asyncio.sleep(0)
         return Condition(False, "broker 1: starting")
 
@@ -468,6 +468,22 @@ def test_a_token_may_have_any_letters(token: str) -> None:
             request = f"GET /metrics HTTP/1.0\r\nAuthorization: Bearer {shown} \r\n\r\n"
             answer = await exchange(server, request.encode())
             assert answer.split()[1] == status
+        await server.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("token", "shown", "in_full"), [(None, "", True), ("t", "", False), ("t", "t", True)])
+def test_whoever_does_not_show_the_token_is_not_told_in_full(token: str | None, shown: str, in_full: bool) -> None:
+    async def scenario() -> None:
+        def told(in_full: bool) -> Condition:
+            return Condition(True, str(in_full))
+
+        server = HttpServer(Endpoints(Broker().metrics, told, told), token=lambda: token)
+        await server.listen("127.0.0.1", 0)
+        for path in ("/health", "/ready"):
+            answer = await exchange(server, get(path, "Connection: close", f"Authorization: Bearer {shown}"))
+            assert answer.endswith(f"\r\n\r\n{in_full}\n".encode())
         await server.close()
 
     asyncio.run(scenario())

@@ -12,7 +12,7 @@ from kafkad.supervisor.broker_http import HttpAnswer, ask, told_of
 
 
 @asynccontextmanager
-async def serving(condition: Callable[[], Condition]) -> AsyncIterator[int]:
+async def serving(condition: Callable[[bool], Condition]) -> AsyncIterator[int]:
     server = HttpServer(Endpoints(lambda: ["a 1\n"], condition, condition), token=lambda: "shown")
     await server.listen_on(socket.create_server(("127.0.0.1", 0)))
     try:
@@ -23,9 +23,10 @@ async def serving(condition: Callable[[], Condition]) -> AsyncIterator[int]:
 
 def test_asks_for_a_page() -> None:
     async def run() -> list[HttpAnswer | None]:
-        async with serving(lambda: Condition(False, "loading logs")) as port:
+        async with serving(lambda in_full: Condition(False, "loading logs" if in_full else "loading")) as port:
             answers = [await ask(port, "/metrics", "shown"), await ask(port, "/ready", "shown")]
             answers.append(await ask(port, "/metrics", "guessed"))
+            assert await ask(port, "/ready", None) == HttpAnswer(False, "loading\n")
         return [*answers, await ask(port, "/ready", "shown")]
 
     page, loading, refused, nothing = asyncio.run(run())

@@ -30,7 +30,8 @@ IMAGE_WAITS_S = 4
 
 class Scene:
     """A supervisor that no service manager started, and brokers that only seem to run. `sent` are the signals that
-    these got, `asked` for what pages they were asked, and for how many seconds. One that hangs answers nothing."""
+    these got, `asked` for what pages they were asked, and for how many seconds, `showed` with what token. One that
+    hangs answers nothing."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         file = directory / "kafkad.yaml"
@@ -45,6 +46,7 @@ class Scene:
         self.supervisor._brokers = self.brokers
         self.sent: list[tuple[int, int]] = []
         self.asked: list[tuple[int, str, float]] = []
+        self.showed: list[str | None] = []
         self.hanging: set[int] = set()
         monkeypatch.setattr("kafkad.supervisor.process.ask", self._ask)
         for broker in self.brokers:
@@ -59,8 +61,9 @@ class Scene:
         """Its id stands for its port."""
         return lambda: ("127.0.0.1", broker.broker_id)
 
-    async def _ask(self, broker: int, path: str, token: str, within_s: float) -> HttpAnswer | None:
+    async def _ask(self, broker: int, path: str, token: str | None, within_s: float) -> HttpAnswer | None:
         self.asked.append((broker, path, within_s))
+        self.showed.append(token)
         page = "# HELP reads How many.\nreads 1\n" if path == "/metrics" else "ok\n"
         return None if broker in self.hanging else HttpAnswer(True, page)
 
@@ -222,8 +225,8 @@ def test_one_that_hangs_is_not_up_and_the_others_metrics_come_in_time(scenario: 
 
 def test_whether_all_are_well_is_known_before_a_container_is_taken_for_dead(scenario: Run) -> None:
     async def steps(scene: Scene) -> None:
-        await scene.supervisor._health()
-        await scene.supervisor._ready()
+        await scene.supervisor._health(in_full=True)
+        await scene.supervisor._ready(in_full=True)
         assert max(within_s for _, _, within_s in scene.asked) < IMAGE_WAITS_S
 
     scenario(steps)
@@ -242,13 +245,13 @@ def test_of_one_that_hangs_it_is_told_since_when_and_that_is_no_reason_to_end_al
         supervisor = scene.supervisor
         scene.one_hangs()
         now[0] += 41
-        assert await supervisor._ready() == Condition(False, hangs)
-        assert await supervisor._health() == Condition(True, hangs)
+        assert await supervisor._ready(in_full=True) == Condition(False, hangs)
+        assert await supervisor._health(in_full=True) == Condition(True, hangs)
         scene.hanging = set()
-        assert await supervisor._ready() == Condition(True, "ok")
+        assert await supervisor._ready(in_full=True) == Condition(True, "ok")
         now[0] += 2
         scene.hanging = {1}
-        assert "silent for 2 s" in (await supervisor._ready()).text, "an answer is a sign of life"
+        assert "silent for 2 s" in (await supervisor._ready(in_full=True)).text, "an answer is a sign of life"
 
     scenario(steps)
 
@@ -262,7 +265,21 @@ def test_of_one_that_does_not_answer_amid_its_start_it_is_told_what_it_does_and_
         scene.brokers[1].take({"STATUS": "loading logs"})
         scene.hanging = {1}
         silent = "process 101 does not answer, and has been silent for 0 s; it is started again if that goes on"
-        assert await scene.supervisor._health() == Condition(True, f"broker 1: loading logs; {silent}")
+        assert await scene.supervisor._health(in_full=True) == Condition(True, f"broker 1: loading logs; {silent}")
+        assert await scene.supervisor._health(in_full=False) == Condition(True, f"broker 1: {silent}")
+
+    scenario(steps)
+
+
+def test_brokers_are_asked_as_the_supervisor_is(scenario: Run) -> None:
+    """They know what has names in it."""
+
+    async def steps(scene: Scene) -> None:
+        for in_full in (True, False):
+            scene.showed.clear()
+            await scene.supervisor._health(in_full)
+            await scene.supervisor._ready(in_full)
+            assert [token is not None for token in scene.showed] == [in_full] * 4
 
     scenario(steps)
 
@@ -279,6 +296,8 @@ def test_one_that_is_not_ready_and_does_not_answer_has_said_what_it_does(
         if not is_running:
             scene.brokers[1]._process = None
         silent = "; process 101 does not answer, and has been silent for 0 s" if is_running else ""
-        assert await scene.supervisor._ready() == Condition(False, f"broker 1: handing leaderships over{silent}")
+        assert await scene.supervisor._ready(in_full=True) == Condition(
+            False, f"broker 1: handing leaderships over{silent}"
+        )
 
     scenario(steps)
