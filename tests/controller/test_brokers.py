@@ -444,6 +444,18 @@ async def test_a_controller_that_was_replaced_can_change_nothing(cluster: Cluste
 
 
 @with_brokers(1, 2)
+async def test_a_controller_that_has_not_heard_yet_that_it_was_replaced_can_change_nothing(cluster: Cluster) -> None:
+    """The epoch is checked with each write. Nothing that it watches has told it."""
+    old = cluster.members[1]
+    await cluster.client.set(ControllerEpoch.PATH, b"7")
+    assert old.controller.active
+    with pytest.raises(KafkaError) as refusal:
+        await old.controller.create_topics([NewTopic(name="a")], timeout_ms=1000)
+    assert refusal.value.code == ErrorCode.NOT_CONTROLLER
+    assert await cluster.client.children("/brokers/topics") == []
+
+
+@with_brokers(1, 2)
 async def test_a_lost_session_ends_the_term_at_once(cluster: Cluster) -> None:
     one = cluster.members[1]
     await one.session.expire()

@@ -27,7 +27,7 @@ from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 from tests.fakes import give_way_each_time, turns
 from tests.full_disk import refusal
 from tests.one_broker import OneBroker
-from tests.replica.requests import ID, NEW, OLD, delete, election, give
+from tests.replica.requests import ID, NEW, OLD, delete, deletion, election, give
 
 
 def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: OneBroker) -> None:
@@ -66,6 +66,49 @@ def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: One
         assert replicas.metadata.controller_id != 9
 
     broker.run(scenario())
+
+
+@pytest.mark.parametrize("delete_partition", [False, True])
+def test_a_stop_of_an_earlier_leader_epoch_stops_nothing(broker: OneBroker, delete_partition: bool) -> None:
+    """It is late: this broker leads again."""
+    broker.run(broker.replicas.leader_and_isr(election(0, topic_id=ID, leader_epoch=5, is_new=True)))
+    directory = Path(broker.directories[0], "a-0")
+
+    def stop(leader_epoch: int) -> set[int]:
+        stopped = StopReplicaPartitionState(
+            partition_index=0, leader_epoch=leader_epoch, delete_partition=delete_partition
+        )
+        topic = StopReplicaTopicState(topic_name="a", partition_states=[stopped])
+        request = StopReplicaRequest(controller_epoch=NEW, topic_states=[topic])
+        return {error.error_code for error in broker.run(broker.replicas.stop_replica(request)).partition_errors}
+
+    assert stop(4) == {ErrorCode.FENCED_LEADER_EPOCH}
+    partition = broker.replicas.find("a", 0)
+    assert partition is not None
+    assert (partition.is_leader, directory.exists()) == (True, True)
+    assert stop(5) == {ErrorCode.NONE}
+    assert broker.replicas.find("a", 0) is None
+    assert directory.exists() is not delete_partition
+
+
+def test_what_is_meant_for_this_broker_before_it_registered_again_is_refused(broker: OneBroker) -> None:
+    replicas = broker.replicas
+    assert give(broker, ID, 0) == [ErrorCode.NONE]
+    replicas.broker_epoch = 9
+    of_before = {"controller_epoch": NEW, "broker_epoch": 8}
+    election_of_before = election(1, topic_id=ID, is_new=True)
+    election_of_before.broker_epoch = 8
+    deletion_of_before = deletion(0)
+    deletion_of_before.broker_epoch = 8
+    answers: list[Any] = [
+        broker.run(replicas.leader_and_isr(election_of_before)),
+        broker.run(replicas.stop_replica(deletion_of_before)),
+        broker.run(replicas.update_metadata(UpdateMetadataRequest(controller_id=7, **of_before))),
+    ]
+    assert {answer.error_code for answer in answers} == {ErrorCode.STALE_BROKER_EPOCH}
+    assert replicas.find("a", 0) is not None
+    assert replicas.find("a", 1) is None
+    assert replicas.metadata.controller_id != 7
 
 
 def test_replicas_that_may_be_in_an_offline_log_directory_are_counted_as_offline(broker: OneBroker) -> None:

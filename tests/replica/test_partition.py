@@ -116,6 +116,14 @@ def test_a_leader_in_an_earlier_epoch_than_its_log_knows_is_an_error_in_the_log(
     assert told.message.startswith("t-0 is led here in leader epoch 3, and its log has records of epoch 5: ")
 
 
+def test_of_throttled_replicas_those_that_are_in_sync_do_not_wait(made: Made) -> None:
+    made.partition.become(replace(LEADER, isr=(ME, 2), replicas=(ME, 2, 3)))
+    assert not made.partition.serves_throttled(3)
+    throttled = replace(made.log.config, leader_replication_throttled_replicas=frozenset(["*"]))
+    made.partition.update_config(throttled)
+    assert [made.partition.serves_throttled(follower) for follower in (2, 3)] == [False, True]
+
+
 def test_alone_in_the_isr_the_high_watermark_follows_every_append(made: Made) -> None:
     made.partition.become(LEADER)
     made.append()
