@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from kafkad.broker.partition_metrics import partition_families
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode
 from kafkad.log.deletion import delete_old_segments
+from kafkad.metrics import Registry
 from kafkad.names import TopicPartition
 from kafkad.replica import fetchers, manager
 from kafkad.replica.partition import Partition
@@ -685,3 +687,33 @@ def test_followers_say_as_whom_they_are_registered(three: Brokers) -> None:
     three.until(lambda: said() not in (None, before), advance_ms=10)
     assert said() == three[3].epoch
     three.until(lambda: set(three[2].partition(A0).role.isr) == {2, 3}, advance_ms=10)
+
+
+def test_the_metrics_of_replicas_follow_what_becomes_of_them(in_memory: Brokers) -> None:
+    brokers = in_memory
+    registry = Registry()
+    registry.add(lambda: partition_families(brokers[2].parts.replicas, lambda: 0, lambda: 0))
+
+    def told(*names: str) -> list[int]:
+        values = dict(line.rsplit(" ", 1) for line in registry.collect().splitlines())
+        return [int(values[f"kafka_server_replicamanager_{name}"]) for name in names]
+
+    states = ("leadercount", "underreplicatedpartitions", "atminisrpartitioncount", "underminisrpartitioncount")
+    changes = ("isrshrinks_total", "isrexpands_total")
+    brokers.create("a", (2, 1, 3), (2, 3, 1), (1, 2, 3), **{"min.insync.replicas": "2"})
+    assert told("partitioncount", *states, *changes) == [3, 2, 0, 0, 0, 0, 0]
+    assert produced(brokers, 2, b"before").error_code == 0
+    brokers.leave(3)
+    brokers.until(lambda: isr_of(brokers) == {1, 2}, advance_ms=10)
+    assert told(*states, *changes)[:3] == [2, 2, 2]
+    shrunk = told("isrshrinks_total")[0]
+    assert shrunk > 0
+    brokers.leave(1)
+    brokers.until(lambda: isr_of(brokers) == {2}, advance_ms=10)
+    assert told(*states) == [3, 3, 0, 3]
+    assert told("isrshrinks_total")[0] > shrunk
+    assert told("isrexpands_total") == [0]
+    brokers.start(1, 3)
+    brokers.until(lambda: isr_of(brokers) == {1, 2, 3}, advance_ms=10)
+    assert told(*states)[1:] == [0, 0, 0]
+    assert told("isrexpands_total")[0] >= 2
