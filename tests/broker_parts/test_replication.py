@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,11 @@ def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(three: Brokers
     assert three[3].parts.replicas.metadata.partition(*A0).isr == [2, 1, 3]
 
 
-def test_a_leader_that_nobody_followed_any_more_drops_what_the_next_one_never_had(in_memory: Brokers) -> None:
+def test_a_leader_that_nobody_followed_any_more_drops_what_the_next_one_never_had(
+    in_memory: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And says so in its log."""
+    caplog.set_level(logging.INFO, "kafkad")
     brokers = in_memory
     brokers.create("a", (2, 1, 3))
     produced(brokers, 2, b"for all")
@@ -133,6 +138,8 @@ def test_a_leader_that_nobody_followed_any_more_drops_what_the_next_one_never_ha
     brokers.until(lambda: isr_of(brokers) == {1, 2, 3}, advance_ms=10)
     until_equal(brokers, 2)
     assert b"lost" not in bytes_of(brokers, 2)
+    [told] = [message for message in caplog.messages if message.startswith("truncated")]
+    assert told.startswith("truncated a-0 from offset 4 to 1: its leader, broker 1, has epoch")
 
 
 def test_a_follower_that_lags_leaves_the_isr_and_comes_back(in_memory: Brokers) -> None:

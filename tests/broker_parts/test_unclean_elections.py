@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -70,6 +71,38 @@ def makes_leader(request: Request, leader: int) -> bool:
         if topic.topic_name == A0.topic
         for made in topic.partition_states
     )
+
+
+@pytest.mark.parametrize("allow", [elect_unclean, allow_unclean])
+def test_what_only_the_one_in_sync_had_is_truncated_which_its_log_says(
+    brokers: Brokers, caplog: pytest.LogCaptureFixture, allow: Callable[[Brokers], None]
+) -> None:
+    """The store says that the leader may lack records, until another replica is in sync with it."""
+    caplog.set_level(logging.INFO, "kafkad")
+    brokers.meet()
+    brokers.create("a", (1, 2))
+    assert brokers.ended(brokers[1].produce(A0, b"for both")).error_code == ErrorCode.NONE
+    brokers.until(lambda: brokers[2].partition(A0).high_watermark == 1, advance_ms=10)
+    brokers.leave(2)
+    brokers.until(lambda: state(brokers).isr == (1,), advance_ms=10)
+    assert brokers.ended(brokers[1].produce(A0, b"lost", b"lost too")).error_code == ErrorCode.NONE
+    brokers.leave(1)
+    brokers.start(2)
+    brokers.work_for(2_000)
+    assert (state(brokers).leader, state(brokers).isr, state(brokers).recovering) == (NO_LEADER, (1,), False)
+    allow(brokers)
+    brokers.until(lambda: leads(brokers, 2), advance_ms=10)
+    assert (state(brokers).leader, state(brokers).isr, state(brokers).recovering) == (2, (2,), True)
+    assert brokers.controller.parts.controller.unclean_elections == 1
+    epoch = state(brokers).leader_epoch
+    assert brokers.ended(brokers[2].produce(A0, b"kept")).error_code == ErrorCode.NONE
+    brokers.start(1)
+    brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
+    assert (state(brokers).leader, state(brokers).leader_epoch, state(brokers).recovering) == (2, epoch, False)
+    assert end(brokers, 1) == end(brokers, 2) == 2
+    [told] = [message for message in caplog.messages if message.startswith("truncated")]
+    assert told.startswith("truncated a-0 from offset 3 to 1: its leader, broker 2, has epoch")
+    assert [message for message in caplog.messages if message.startswith("unclean leader election: broker 2")]
 
 
 @pytest.mark.parametrize("allow", [elect_unclean, allow_unclean])

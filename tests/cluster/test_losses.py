@@ -42,7 +42,8 @@ def test_acks_1_loses_what_no_follower_had(cluster: Cluster) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("unclean", ["false", "true"])
 def test_the_only_replica_in_sync_is_killed(cluster: Cluster, unclean: str) -> None:
-    """Its partition waits for it, unless unclean leaders are allowed: then what it alone had is lost."""
+    """Its partition waits for it, unless unclean leaders are allowed: then what it alone had is lost. The store
+    says that the leader may lack records until another replica is in sync with it."""
     controller = cluster.until_controller()
     leader, follower = cluster.peers(controller)
     load = new_load(
@@ -64,7 +65,7 @@ def test_the_only_replica_in_sync_is_killed(cluster: Cluster, unclean: str) -> N
         cluster.start(follower)
         if unclean == "true":
             cluster.until(lambda: cluster.leader(load.topic) == follower, "a replica that was not in sync leads")
-            print(f"{cluster.kind}: {cluster.state(load.topic)}")
+            assert recovering(cluster, load.topic)
             load.until_all_go_on()
         else:
             cluster.until(lambda: follower in cluster.live(), "the follower is back")
@@ -74,6 +75,7 @@ def test_the_only_replica_in_sync_is_killed(cluster: Cluster, unclean: str) -> N
         cluster.start(leader)
         load.until_all_go_on()
     found = load.found()
+    assert not recovering(cluster, load.topic)
     if unclean == "true":
         print(f"{cluster.kind}: {len(found.lost)} records are lost to an unclean leader")
         assert found.lost and not {value_of(line) for line in found.lost} & shared
@@ -81,6 +83,11 @@ def test_the_only_replica_in_sync_is_killed(cluster: Cluster, unclean: str) -> N
     else:
         assert cluster.leader(load.topic) == leader
         assert not any(found), str(found)
+
+
+def recovering(cluster: Cluster, topic: str) -> bool:
+    """As the metadata store has it since the last unclean election."""
+    return bool(cluster.state(topic).get("leader_recovery_state", 0))
 
 
 def test_two_of_three_are_killed(cluster: Cluster, load: Load) -> None:
