@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from kafkad.errors import KafkaError
 from kafkad.log.copied import copied_batches
 from kafkad.meta.store import Create, NoNode, Operation, Set
 from kafkad.meta.znodes import ControllerEpoch, Topic
@@ -55,6 +56,8 @@ class Invariants:
         """Who led in a leader epoch, by what brokers do and by what the store says."""
         self._watermarks: dict[int, tuple[Any, int, int]] = {}
         """By replica object: itself, the leader epoch, and the high watermark last seen."""
+        self._ends: dict[Place, int] = {}
+        """Where consumers were told last that a partition ends."""
         self._states: dict[str, PartitionState] = {}
         self.wounded: dict[tuple[Place, int], None] = {}
         """Replicas whose logs may have lost something of what is promised, and which have not left the ISR since."""
@@ -166,6 +169,7 @@ class Invariants:
                 del self.wounded[place, broker]
         for place, state in states.items():
             self._check_in_sync(place, state, replicas)
+            self._check_end(place, state, replicas.get((place, state.leader)))
 
     def wound(self, machine: Machine) -> None:
         """To be told before something happens to the disk of a machine."""
@@ -267,6 +271,24 @@ class Invariants:
         if known is not None and same and partition.is_leader and stable < known[2]:
             raise Violation(f"{place}: the last stable offset of leader {broker} fell from {known[2]} to {stable}")
         self._stable[id(partition)] = partition, partition.leader_epoch, stable
+
+    def _check_end(self, place: Place, state: PartitionState, leader: Partition | None) -> None:
+        """What its leader would tell a consumer that asks where the partition ends is never less than before."""
+        if leader is None or not leader.is_leader or leader.leader_epoch != state.leader_epoch:
+            return
+        if self._history.is_loose(place.topic_id):
+            return
+        try:
+            leader.check_high_watermark()
+        except KafkaError:
+            return
+        known, end = self._ends.get(place, 0), leader.visible(read_committed=False)[2]
+        if end < known:
+            raise Violation(
+                f"{place}: leader {state.leader} says in leader epoch {state.leader_epoch} that it ends at {end}, and "
+                f"consumers were told {known} before"
+            )
+        self._ends[place] = end
 
     # -- whole logs ----------------------------------------------------------------------------------------------------
 

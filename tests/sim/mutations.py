@@ -353,6 +353,14 @@ def a_log_keeps_what_is_behind_a_lost_end_of_a_file() -> Any:
     return patch.object(Log, "whole_until", property(lambda self: self.end_offset))
 
 
+# -- what consumers are told -------------------------------------------------------------------------------------------
+
+
+@mutation
+def a_new_leader_says_where_the_log_ends_before_it_knows() -> Any:
+    return patch.object(Partition, "check_high_watermark", lambda self: None)
+
+
 # -- what only some schedules show -------------------------------------------------------------------------------------
 
 
