@@ -21,6 +21,8 @@ pytestmark = [
 ]
 
 KAFKA_S = 30
+GIVES_WAY_S = 2 * LAG_S + CLIENT_S
+"""Within this somebody gives way wherever a link is cut: that of the controller takes the longest."""
 
 
 @pytest.mark.parametrize("victim", ["leader", pytest.param("controller", marks=pytest.mark.long)])
@@ -76,14 +78,18 @@ def test_a_follower_is_cut_off_from_one_leader(cluster: Cluster, load: Load) -> 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 def test_each_direction_of_each_link_is_cut_in_turn(cluster: Cluster, load: Load) -> None:
+    """With kafkad no partition stands until it is healed."""
     for sender, receiver in permutations([*map(str, cluster.ids), ZOOKEEPER], 2):
         begun = time.monotonic()
         cluster.links.cut_way(sender, receiver)
-        load.run(1.5 * LAG_S)
+        load.run(GIVES_WAY_S + LAG_S / 2)
+        gap = load.gap(begun)
         cluster.links.heal(sender, receiver)
         load.until_all_go_on()
-        print(f"{sender} to {receiver} cut: gap {load.gap(begun):.2f} s, whole {load.whole():.2f} s after it")
+        print(f"{sender} to {receiver} cut: gap {gap:.2f} s, whole {load.whole():.2f} s after it")
+        assert gap <= GIVES_WAY_S or cluster.kind == "kafka", f"{sender} to {receiver}"
 
 
 def test_a_broker_sends_garbage(cluster: Cluster, load: Load) -> None:
