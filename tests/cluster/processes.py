@@ -23,7 +23,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from tests.broker import KafkadProcess
 from tests.cluster.links import Links
 from tests.oracle.kafka import START_SECONDS, free_port, java
-from tests.oracle.zookeeper import ZooKeeper
+from tests.oracle.zookeeper import Ensemble, ZooKeeper
 
 SESSION_MS = 3_000
 LAG_MS = 5_000
@@ -92,15 +92,17 @@ class Cluster:
         prepare: Callable[[KafkadProcess], None] = lambda process: None,
         log_dirs: Mapping[int, list[Path]] | None = None,
         wrappers: Mapping[int, list[str]] | None = None,
+        ensemble: Ensemble | None = None,
     ) -> None:
         """`kinds`, `log_dirs` and `wrappers` are of single brokers; `prepare` changes each broker's settings before it
-        starts."""
+        starts. With an `ensemble`, which is running, there is no server of its own, and no link to one."""
         self.kind = kind
         self.failed: Exception | None = None
         """What was wrong in a test with it; then it shows its logs at the end."""
         self.links = Links()
         self.zookeeper = ZooKeeper()
         self.ids = tuple(range(1, brokers + 1))
+        self._ensemble = ensemble
         self._directory = directory
         self._log_dirs = log_dirs or {}
         self._wrappers = wrappers or {}
@@ -113,7 +115,8 @@ class Cluster:
     def __enter__(self) -> Self:
         self.links.__enter__()
         try:
-            self.zookeeper.start()
+            if self._ensemble is None:
+                self.zookeeper.start()
             for broker in self.ids:
                 self.brokers[broker] = self._broker(broker)
                 self.brokers[broker].start(wait=False)
@@ -149,7 +152,6 @@ class Cluster:
         process.wrapper = self._wrappers.get(broker, [])
         inner = free_port()
         between = self.links.to(str(broker), lambda: inner)
-        store = self.links.to(ZOOKEEPER, lambda: self.zookeeper.port, source=str(broker))
         process.settings |= {
             **SETTINGS,
             **(JAVA_SETTINGS if kind == "kafka" else {}),
@@ -157,10 +159,15 @@ class Cluster:
             "broker.id": str(broker),
             "listeners": f"CLIENTS://127.0.0.1:{process.port},BROKERS://127.0.0.1:{inner}",
             "advertised.listeners": f"CLIENTS://127.0.0.1:{process.port},BROKERS://127.0.0.1:{between}",
-            "zookeeper.connect": f"127.0.0.1:{store}/cluster",
+            "zookeeper.connect": f"{self._store_of(broker)}/cluster",
         }
         self._prepare(process)
         return process
+
+    def _store_of(self, broker: int) -> str:
+        if self._ensemble is not None:
+            return self._ensemble.connect
+        return f"127.0.0.1:{self.links.to(ZOOKEEPER, lambda: self.zookeeper.port, source=str(broker))}"
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
@@ -277,6 +284,6 @@ class Cluster:
 
     def _zookeeper(self) -> KazooClient:
         if self._client is None:
-            self._client = KazooClient(self.zookeeper.connect)
+            self._client = KazooClient((self._ensemble or self.zookeeper).connect)
             self._client.start(30)
         return self._client

@@ -150,17 +150,29 @@ class TestOnThree(OnZooKeeper):
     @pytest.fixture(scope="class", autouse=True)
     @staticmethod
     def server(request: pytest.FixtureRequest) -> Iterator[None]:
-        skip_without("3.8")
-        with Ensemble("3.8") as ensemble:
-            request.cls.servers = ensemble.connect
-            request.cls.ports = [server.port for server in ensemble.servers]
-            yield
+        yield from together("3.8", request)
+
+
+@pytest.mark.slow
+class TestOnThreeOf39(OnZooKeeper):
+    @pytest.fixture(scope="class", autouse=True)
+    @staticmethod
+    def server(request: pytest.FixtureRequest) -> Iterator[None]:
+        yield from together("3.9", request)
 
 
 def skip_without(release: str) -> None:
     reason = missing(release)
     if reason:
         pytest.skip(reason)
+
+
+def together(release: str, request: pytest.FixtureRequest) -> Iterator[None]:
+    skip_without(release)
+    with Ensemble(release) as ensemble:
+        request.cls.servers = ensemble.connect
+        request.cls.ports = [server.port for server in ensemble.servers]
+        yield
 
 
 def alone(release: str, request: pytest.FixtureRequest) -> Iterator[None]:
