@@ -207,6 +207,7 @@ class HttpServer:
         wait_s = self._request_timeout_s
         while await self._serve_one(stream, wait_s):
             wait_s = IDLE_TIMEOUT_S
+            await asyncio.sleep(0)  # who sends requests without end, and reads the answers, never has to be waited for
 
     async def _serve_one(self, stream: Stream, wait_s: float) -> bool:
         """True if there may be another request."""

@@ -16,7 +16,8 @@ V = TypeVar("V")
 class Visitors(Generic[V]):
     """`most` at a time, and `most_of_host` of one address. Those that kafkad waits for make room for the next, the one
     that has been silent for longest first. Those of one address do that among themselves, and however short that is:
-    whoever floods from there keeps nobody away who is elsewhere.
+    whoever floods from there keeps nobody away who is elsewhere. Nor do a few addresses that never are silent for
+    long: the one that has most makes room for one that has fewer.
     """
 
     def __init__(self, most: int, most_of_host: int, clock: Callable[[], float] = monotonic) -> None:
@@ -42,7 +43,12 @@ class Visitors(Generic[V]):
         if self._of_host[host] >= self.most_of_host:
             return next((visitor for visitor in self._silent if self._hosts[visitor] == host), None)
         oldest = next(iter(self._silent), None)
-        return oldest if oldest is not None and self._silent[oldest] <= self._clock() - _SILENT_S else None
+        if oldest is None or self._silent[oldest] <= self._clock() - _SILENT_S:
+            return oldest
+        [(crowd, size)] = self._of_host.most_common(1)
+        if size <= self._of_host[host] + 1:
+            return None
+        return next((visitor for visitor in self._silent if self._hosts[visitor] == crowd), None)
 
     def enter(self, visitor: V, host: str) -> None:
         self._hosts[visitor] = host

@@ -487,3 +487,28 @@ def test_whoever_does_not_show_the_token_is_not_told_in_full(token: str | None, 
         await server.close()
 
     asyncio.run(scenario())
+
+
+def test_requests_without_end_of_one_connection_let_others_have_their_turn() -> None:
+    """Their sender reads all answers, so that nothing has to be waited for."""
+
+    async def run() -> int:
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async with serving(Broker()) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            meanwhile = asyncio.create_task(others())
+            writer.write(100 * get("/ready", method="HEAD") + closing("/ready"))
+            before = turns
+            await reader.read()
+            meanwhile.cancel()
+            await closed(writer)
+            return turns - before
+
+    assert asyncio.run(run()) > 100

@@ -34,8 +34,6 @@ def test_one_address_is_at_its_own_expense() -> None:
 
 def test_whoever_is_slow_has_a_second_before_it_makes_room_for_another_address() -> None:
     scene = Scene("a1", "b1", "b2", "c1")
-    scene.now = 0.9
-    assert scene.comes("d") is None
     scene.now = 1.0
     assert scene.comes("d") == "a1"
     scene.visitors.is_answered("a1")
@@ -49,3 +47,15 @@ def test_whoever_is_slow_has_a_second_before_it_makes_room_for_another_address()
     scene.visitors.leave("a1")
     assert scene.comes("d") == ""
     assert (len(scene.visitors), scene.visitors.at_work) == (3, 3)
+
+
+def test_a_few_addresses_that_never_are_silent_for_long_keep_nobody_out() -> None:
+    scene = Scene("a1", "b1", "b2", "c1")
+    scene.now = 0.9
+    assert scene.comes("d") == "b1"
+    scene.visitors.is_answered("b1")
+    scene.visitors.is_answered("b2")
+    assert scene.comes("d") is None
+    scene = Scene("a1", "b1", "c1", "d1")
+    scene.now = 0.9
+    assert scene.comes("e") is None, "none of them has more than this one would have"
