@@ -15,6 +15,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
+from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.compaction import LastOfProducer
 from kafkad.log.snapshots import Fields, ProducerEntry, Snapshots, pack
@@ -42,7 +43,7 @@ BATCHES_KEPT = 5
 DEFAULT_EXPIRATION_MS = 86_400_000
 _ENTRIES_A_PIECE = 1_000
 _HELD_BEHIND = 100
-_HELD_AT_FIRST = 10
+_HELD_AT_FIRST_MS = 3_000
 """Behind a batch that a leader before may have refused: enough for it to come, with clients that wait 100 ms."""
 _MOST_AWAITED = 1_000
 _EPOCHS_PER_TRANSACTION = 2
@@ -166,16 +167,29 @@ class Verification:
 
 
 class _Awaited:
-    """A batch that was refused for a passing reason, or may have been by the leader before: its producer sends it
-    again, and those behind it have to wait."""
+    """A batch that was refused for a passing reason: its producer sends it again, and those behind it have to wait."""
 
     __slots__ = ("epoch", "left", "sequence")
 
-    def __init__(self, epoch: int, sequence: int, left: int) -> None:
+    def __init__(self, epoch: int, sequence: int) -> None:
         self.epoch = epoch
         self.sequence = sequence
-        self.left = left
+        self.left = _HELD_BEHIND
         """So many more are held back; one that never comes must not hold them up for ever."""
+
+
+class _Lead(NamedTuple):
+    """That of a broker which leads after another one, or after a restart."""
+
+    offset: int
+    """Where it began."""
+    until_ms: float
+    """So long may come what the leader before has refused."""
+    clock: Clock
+
+    @property
+    def is_young(self) -> bool:
+        return self.clock.monotonic_ms() < self.until_ms
 
 
 class ProducerDescription(NamedTuple):
@@ -228,7 +242,7 @@ class ProducerStates:
     __slots__ = (
         "_awaited",
         "_knows_all",
-        "_led_from",
+        "_lead",
         "_new_snapshot",
         "_ongoing",
         "_producers",
@@ -249,8 +263,7 @@ class ProducerStates:
         one within another, which began before and ended later: whoever may pass the other may pass it."""
         self._verifications: dict[int, Verification] = {}  # by producer id
         self._awaited: dict[int, _Awaited] = {}  # by producer id
-        self._led_from = NONE
-        """The offset at which this broker began to lead after another one, or after a restart."""
+        self._lead: _Lead | None = None
         self._knows_all = True
         """Who is unknown was never here. What is in doubt once stays so, also when the log is cut back or emptied."""
         self._new_snapshot: _NewSnapshot | None = None
@@ -288,19 +301,16 @@ class ProducerStates:
         """
         producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
         known = self._awaited.get(producer_id)
-        if known is None or not known.left or known.epoch != epoch or known.sequence >= sequence:
-            self._await(producer_id, _Awaited(epoch, sequence, _HELD_BEHIND))
+        if known is not None and known.epoch == epoch and known.sequence < sequence:
+            return
+        if known is None and len(self._awaited) >= _MOST_AWAITED:
+            del self._awaited[next(iter(self._awaited))]
+        self._awaited[producer_id] = _Awaited(epoch, sequence)
 
-    def leads_from(self, offset: int) -> None:
+    def leads_from(self, offset: int, clock: Clock) -> None:
         """This broker begins to lead where another one may have led: what that one has refused comes again, and this
         one has not heard of it. What is behind it may come first."""
-        self._led_from = offset
-
-    def _await(self, producer_id: int, awaited: _Awaited) -> _Awaited:
-        if producer_id not in self._awaited and len(self._awaited) >= _MOST_AWAITED:
-            del self._awaited[next(iter(self._awaited))]
-        self._awaited[producer_id] = awaited
-        return awaited
+        self._lead = _Lead(offset, clock.monotonic_ms() + _HELD_AT_FIRST_MS, clock)
 
     def _check_thoroughly(
         self, producer: Producer | None, header: Header, marker: ControlRecord | None, origin: Origin
@@ -308,7 +318,7 @@ class ProducerStates:
         if self._verifications and origin is CLIENT:
             self._check_nothing_held(header)
         if producer is None:
-            if header[BASE_SEQUENCE] > 0 and (self._knows_all or self._awaited_before(header) is not None):
+            if header[BASE_SEQUENCE] > 0 and (self._knows_all or self._is_awaited_before(header)):
                 raise self.out_of_order(header, "its first batches are missing from this partition")
             return
         if header[ATTRIBUTES] & CONTROL:
@@ -347,30 +357,33 @@ class ProducerStates:
         elif header[BASE_SEQUENCE] != producer.next_sequence:
             raise self.out_of_order(header, f"expected {producer.next_sequence}")
 
-    def _awaited_before(self, header: Header) -> _Awaited | None:
+    def _is_awaited_before(self, header: Header) -> bool:
         awaited = self._awaited.get(header[PRODUCER_ID])
-        if awaited is None or awaited.epoch != header[PRODUCER_EPOCH] or awaited.sequence >= header[BASE_SEQUENCE]:
-            return None
-        return awaited
+        return (
+            awaited is not None and awaited.epoch == header[PRODUCER_EPOCH] and awaited.sequence < header[BASE_SEQUENCE]
+        )
 
-    def _perhaps_refused_elsewhere(self, header: Header) -> _Awaited | None:
-        """The one that is missing before this batch, if its producer has written nothing since this broker leads."""
-        producer, missing = self._producers.get(header[PRODUCER_ID]), 0
-        if self._led_from == NONE or (producer is not None and producer.last_offset >= self._led_from):
-            return None
+    def _may_be_refused_before(self, header: Header) -> bool:
+        """Whether what is missing before this batch may have been refused by the leader before: not if its producer has
+        written anything since, or this one has led for long."""
+        producer, lead, missing = self._producers.get(header[PRODUCER_ID]), self._lead, 0
+        if lead is None or (producer is not None and producer.last_offset >= lead.offset):
+            return False
         if producer is not None and producer.epoch == header[PRODUCER_EPOCH]:
             missing = producer.next_sequence
-        if missing >= header[BASE_SEQUENCE]:
-            return None
-        return self._await(header[PRODUCER_ID], _Awaited(header[PRODUCER_EPOCH], missing, _HELD_AT_FIRST))
+        return missing < header[BASE_SEQUENCE] and lead.is_young
 
     def out_of_order(self, header: Header, why: str) -> KafkaError:
         """The refusal of a batch before which another one is missing."""
         code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        awaited = self._awaited_before(header) or self._perhaps_refused_elsewhere(header)
-        if awaited is not None and awaited.left:
+        if self._is_awaited_before(header):
             code = ErrorCode.NOT_ENOUGH_REPLICAS
+            awaited = self._awaited[header[PRODUCER_ID]]
             awaited.left -= 1
+            if not awaited.left:
+                del self._awaited[header[PRODUCER_ID]]
+        elif self._may_be_refused_before(header):
+            code = ErrorCode.NOT_ENOUGH_REPLICAS
         return KafkaError(
             code, f"sequence {header[BASE_SEQUENCE]} of producer {header[PRODUCER_ID]} is out of order: {why}"
         )

@@ -146,7 +146,7 @@ class Partition:
             self._tell_of_later_epoch(role.leader_epoch)
             self.log.assign_epoch(role.leader_epoch, self.log.end_offset)
             if role.leader_epoch > 0:
-                self.log.producers.leads_from(self.log.end_offset)
+                self.log.producers.leads_from(self.log.end_offset, self._parts.clock)
         if role.leader_epoch > old_epoch + 1:
             self.leading = None  # another broker may have led meanwhile, and followers have truncated what they had
         self._take_part(role)

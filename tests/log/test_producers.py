@@ -23,6 +23,7 @@ from kafkad.log.txnindex import decode as decode_txn_index
 from kafkad.turns import at_once
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import BatchHeader, iter_batches
+from tests.fakes import FakeClock
 from tests.log.conftest import pieces_of
 from tests.log.sequences import MAX_SEQUENCE, MIDDLE, SCENARIOS
 
@@ -510,7 +511,7 @@ def test_a_new_leader_waits_for_what_the_one_before_may_have_refused(tmp_path: P
     known = states(tmp_path)
     append(known, batch(0), 0)
     assert refusal(known, batch(2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    known.leads_from(1)
+    known.leads_from(1, FakeClock())
     assert refusal(known, batch(2)) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert refusal(known, batch(1, epoch=1)) == ErrorCode.NOT_ENOUGH_REPLICAS, "its first one is missing"
     assert refusal(known, batch(1, producer=8)) == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -522,9 +523,12 @@ def test_a_new_leader_waits_for_what_the_one_before_may_have_refused(tmp_path: P
 def test_a_new_leader_does_not_wait_for_what_is_lost_for_long(tmp_path: Path) -> None:
     known = states(tmp_path)
     append(known, batch(0), 0)
-    known.leads_from(1)
-    told = [refusal(known, batch(2)) for _ in range(30)]
-    assert told == [ErrorCode.NOT_ENOUGH_REPLICAS] * 10 + [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 20
+    clock = FakeClock()
+    known.leads_from(1, clock)
+    clock.advance(2_999)
+    assert {refusal(known, batch(2, producer=each)) for each in range(2_000)} == {ErrorCode.NOT_ENOUGH_REPLICAS}
+    clock.advance(1)
+    assert {refusal(known, batch(2, producer=each)) for each in range(9)} == {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
 
 
 def test_many_producers_that_are_to_come_again_take_no_more_memory(tmp_path: Path) -> None:
