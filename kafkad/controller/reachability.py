@@ -61,8 +61,8 @@ class Reachability:
         self._on_return = on_return
         self._checked_ms = self._awake_since_ms = active.parts.now_ms()
         self._greetings: dict[int, asyncio.Task[None]] = {}
-        self._heard_ms: dict[tuple[int, int], float] = {}
-        """When brokers last answered a greeting, by id and epoch."""
+        self._heard_ms: dict[int, tuple[int, float]] = {}
+        """When brokers last answered a greeting, and in which epoch."""
 
     def hears(self, leader: int) -> bool:
         """Whether this controller hears half of all brokers, its own included, and this one among them: they have
@@ -76,7 +76,8 @@ class Reachability:
         return has_answered and not self._is_silent(broker, now_ms, _DOUBTED * self.interval_ms)
 
     def _greeted_ms(self, broker: int) -> float:
-        return self._heard_ms.get((broker, self._state.brokers[broker].epoch), 0)
+        epoch, ms = self._heard_ms.get(broker, (0, 0.0))
+        return ms if epoch == self._state.brokers[broker].epoch else 0.0
 
     async def close(self) -> None:
         greetings = list(self._greetings.values())
@@ -112,7 +113,7 @@ class Reachability:
     async def _until_greeted(self, info: BrokerInfo) -> None:
         try:
             await self._active.greet(info, self._patience_ms)
-            self._heard_ms[info.id, info.epoch] = self._active.parts.now_ms()
+            self._heard_ms[info.id] = info.epoch, self._active.parts.now_ms()
         except (OSError, KafkaError):
             pass  # it is asked again at the next check
         finally:
