@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from tests.cluster.history import Load
 from tests.cluster.processes import LAG_MS, SESSION_MS, Cluster
 
@@ -11,6 +13,7 @@ CLIENT_S = 5.0
 """What a client and a busy machine may add: back-off, refresh of metadata, requests that time out."""
 JAVA_S = 120.0
 """What the JVMs of a cluster of Kafka may add, which start and run on a few cores together."""
+_KAFKA_S = 30
 
 
 def report(cluster: Cluster, what: str, load: Load, since: float, at_most: float) -> None:
@@ -19,3 +22,12 @@ def report(cluster: Cluster, what: str, load: Load, since: float, at_most: float
     gaps = {partition: round(load.gap(since, partition), 2) for partition in load.partitions}
     print(f"{cluster.kind}: {what}: longest gap by partition {gaps}; session {SESSION_S} s")
     assert max(gaps.values()) <= at_most + (JAVA_S if cluster.kind == "kafka" else 0)
+
+
+def comes_back(load: Load) -> bool:
+    """Whether all are in sync again by themselves. A broker of Kafka that is sent a LeaderAndIsr before it has a new
+    session cannot read the settings of topics, fails, and is not sent another one."""
+    with contextlib.suppress(AssertionError):
+        load.whole(_KAFKA_S)
+        return True
+    return False

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 from pathlib import Path
 from types import TracebackType
@@ -191,6 +191,20 @@ class Cluster:
 
     def resume(self, broker: int) -> None:
         os.kill(self.brokers[broker].pid, signal.SIGCONT)
+
+    def depose(self, successors: Collection[int]) -> int:
+        """Removes the controller's node, as operators of Kafka do, so that one of these is the controller; the others
+        are suspended meanwhile, for less than a session. Returns the new one."""
+        others = [broker for broker in self.ids if broker not in successors]
+        for broker in others:
+            self.suspend(broker)
+        try:
+            self._zookeeper().delete("/cluster/controller")
+            self.until(lambda: self.controller in successors, f"one of {successors} is the controller")
+        finally:
+            for broker in others:
+                self.resume(broker)
+        return self.until_controller()
 
     def cut(self, broker: int, *others: int | str) -> None:
         for other in others or self.peers(broker):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from itertools import permutations
 
 import pytest
 
-from tests.cluster.gaps import CLIENT_S, LAG_S, SESSION_S, report
+from tests.cluster.gaps import CLIENT_S, LAG_S, SESSION_S, comes_back, report
 from tests.cluster.history import Load
 from tests.cluster.processes import ZOOKEEPER, Cluster
 from tests.oracle.zookeeper import missing
@@ -20,7 +19,6 @@ pytestmark = [
     pytest.mark.skipif(missing("3.8") is not None, reason=missing("3.8") or ""),
 ]
 
-KAFKA_S = 30
 GIVES_WAY_S = 2 * LAG_S + CLIENT_S
 """Within this somebody gives way wherever a link is cut: that of the controller takes the longest."""
 
@@ -36,7 +34,7 @@ def test_cut_off_from_zookeeper(cluster: Cluster, load: Load, victim: str) -> No
     load.run(3)
     cluster.heal(broker, ZOOKEEPER)
     report(cluster, f"{victim} cut off from ZooKeeper", load, begun, SESSION_S + CLIENT_S)
-    if cluster.kind == "kafka" and not comes_back(cluster, load):
+    if cluster.kind == "kafka" and not comes_back(load):
         print("kafka: the broker has forgotten a LeaderAndIsr, and is started anew")
         cluster.stop(broker)
         cluster.start(broker)
@@ -128,15 +126,6 @@ def test_zookeeper_answers_late(cluster: Cluster, load: Load) -> None:
     report(cluster, "ZooKeeper answers late, and a leader is killed", load, begun, SESSION_S + 2 * CLIENT_S)
     cluster.start(broker)
     load.whole()
-
-
-def comes_back(cluster: Cluster, load: Load) -> bool:
-    """Whether all are in sync again by themselves. A broker of Kafka that is sent a LeaderAndIsr before it has a new
-    session cannot read the settings of topics, fails, and is not sent another one."""
-    with contextlib.suppress(AssertionError):
-        load.whole(KAFKA_S)
-        return True
-    return False
 
 
 def chosen(cluster: Cluster, victim: str) -> int:
