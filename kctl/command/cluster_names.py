@@ -171,10 +171,12 @@ def fresh(file: str, now: float) -> list[str] | None:
 
 def keep(file: str, names: list[str]) -> None:
     """Writes the cache in one step: a shell may ask again meanwhile. If it cannot be written there is none."""
+    new = f"{file}.{os.getpid()}"
     try:
         os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
-        with open(f"{file}.{os.getpid()}", "w", encoding="utf-8") as stream:
+        with open(new, "w", encoding="utf-8") as stream:
             stream.writelines(f"{name}\n" for name in names if name.isprintable())
-        os.replace(stream.name, file)
+        os.replace(new, file)
     except OSError:
-        return
+        with suppress(OSError):
+            os.unlink(new)

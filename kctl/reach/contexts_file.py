@@ -6,6 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
@@ -101,9 +102,15 @@ def write(file: str, contexts: Contexts) -> None:
     os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
     text = yaml.safe_dump({"current": contexts.current, "contexts": contexts.contexts}, sort_keys=False)
     new = f"{target}.{os.getpid()}"
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
-        stream.write(text)
-    os.replace(new, target)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(fd, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.replace(new, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(new)
+        raise
 
 
 def check_name(name: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+
+import pytest
 
 from kctl.command.cluster_names import FRESH_SECONDS, cache_file, fresh, keep
 from kctl.reach.access import Access
@@ -26,6 +29,15 @@ def test_names_are_fresh_for_a_moment(tmp_path: Path) -> None:
     assert fresh(file, written + FRESH_SECONDS) is None
     assert fresh(file, written - 1) is None, "the clock was set back"
     assert os.listdir(tmp_path / "kctl" / "prod") == ["groups"]
+
+
+def test_a_cache_that_finds_no_room_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    keep(str(tmp_path / "topics"), ["a"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_cache_that_cannot_be_written(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -66,6 +67,22 @@ def test_a_change_waits_for_another_and_keeps_what_that_has_written(
     assert (before, after) == (Contexts("prod", {"prod": PROD}), TWO)
     assert read(str(file)) == TWO
     assert [found.name for found in file.parent.iterdir()] == ["contexts.yaml"]
+
+
+def test_a_disk_that_is_full_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "contexts.yaml"
+    write(str(file), Contexts().with_context("prod", PROD))
+
+    def full(source: str, target: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        update(str(file), lambda contexts: contexts.with_context("dev", DEV))
+    assert list(tmp_path.iterdir()) == [file]
+    assert list(read(str(file)).contexts) == ["prod"]
 
 
 def test_a_directory_that_somebody_keeps_locked_is_not_waited_for_for_ever(
