@@ -90,8 +90,6 @@ def options_of(block: Files | Lookup) -> dict[str, str]:
 def need_unmerged(spark: Any, plan: Plan) -> None:
     """Fails if files of the source were merged: a stream takes the merged file for a new one, and reads again the rows
     of those that it has replaced. A job that says itself which names it reads is taken at its word."""
-    from pyspark.errors import AnalysisException
-
     source = plan.job.source.files
     assert source
     options = options_of(source)
@@ -100,8 +98,10 @@ def need_unmerged(spark: Any, plan: Plan) -> None:
     reader = spark.read.format(source.format).schema(source.schema).options(**options, **{NAMES: MERGED})
     try:
         merged = reader.load(source.path).inputFiles()
-    except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
+    except Exception as error:
+        from pyspark.errors import AnalysisException
+
+        if not isinstance(error, AnalysisException) or error.getCondition() != "PATH_NOT_FOUND":
             raise
         return  # nothing is there yet
     if merged:
