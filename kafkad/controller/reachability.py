@@ -10,7 +10,7 @@ A controller that reaches less than half of the registered brokers, itself inclu
 
 Before that, who is cut off may be the leader that wants others out of an ISR, or this controller itself. So nobody is
 taken out of one for a leader that it does not hear, or while it does not hear half of all: whoever could lead in its
-place would be taken out.
+place would be taken out. Nor is anybody given up then.
 """
 
 from __future__ import annotations
@@ -65,11 +65,17 @@ class Reachability:
         """When brokers last answered a greeting, and in which epoch."""
 
     def hears(self, leader: int) -> bool:
-        """Whether this controller hears half of all brokers, its own included, and this one among them: they have
-        answered in its term, and lately."""
+        """Whether this controller hears half of all brokers, its own included, and this one among them."""
+        heard = self._heard()
+        return leader in heard and self._is_enough(heard)
+
+    def _heard(self) -> set[int]:
+        """The brokers that have answered in this term, and lately; and its own."""
         now_ms, own = self._active.parts.now_ms(), self._active.parts.settings.broker
-        heard = {own, *(broker for broker in self._state.brokers.keys() - {own} if self._answers(broker, now_ms))}
-        return leader in heard and not is_minority(len(heard), len(self._state.brokers) + len(self._state.unreachable))
+        return {own, *(broker for broker in self._state.brokers.keys() - {own} if self._answers(broker, now_ms))}
+
+    def _is_enough(self, heard: set[int]) -> bool:
+        return not is_minority(len(heard), len(self._state.brokers) + len(self._state.unreachable))
 
     def _answers(self, broker: int, now_ms: float) -> bool:
         has_answered = self._active.has_answered(broker) or self._greeted_ms(broker) > 0
@@ -102,7 +108,8 @@ class Reachability:
             registered = len(self._state.brokers) + len(self._state.unreachable)
             if is_minority(len(self._state.brokers) - len(silent), registered):
                 raise CutOff(sorted([*silent, *self._state.unreachable]), registered)
-            await self._give_up(silent)
+            if self._is_enough(self._heard()):  # or others turn out to be silent as well, and this one to be cut off
+                await self._give_up(silent)
 
     def _greet(self, brokers: Iterable[int]) -> None:
         for broker in brokers:

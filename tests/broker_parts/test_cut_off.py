@@ -290,6 +290,23 @@ def test_two_of_five_that_are_cut_off_together_take_nobody_out(
     five.stop()
 
 
+def test_a_controller_that_loses_one_broker_after_the_other_gives_up_none(tmp_path: Path) -> None:
+    """Half of them are still there when the first have been silent for long enough."""
+    five = Brokers(tmp_path, MEMORY, f"replica.lag.time.max.ms={LAG_MS}", "auto.leader.rebalance.enable=false")
+    five.start(1, 2, 3, 4, 5)
+    five.until(lambda: all(len(known(five, broker)) == 5 for broker in five.running), advance_ms=10)
+    five.create("a", (1, 3))
+    acknowledged(five, 1, A0, b"before")
+    cut(five, 1, 3, 4)
+    cut(five, 2, 3, 4)
+    moved(five, LAG_MS // 4)
+    cut(five, 1, 5)
+    cut(five, 2, 5)
+    five.until(lambda: state(five, A0).leader != 1, advance_ms=STEP_MS)
+    assert state(five, A0).leader == 3
+    five.stop()
+
+
 def test_a_leader_that_the_controller_hears_takes_others_out(three: Brokers) -> None:
     three.tamper = lost_from(3)
     record_for(three, 3, A2)
